@@ -1,0 +1,44 @@
+//! The commands, one file each.
+
+mod completions;
+mod forward;
+mod generate;
+mod info;
+mod recipes;
+mod train;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::arguments::{Arguments, Command};
+
+/// Runs the command that was asked for.
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command {
+        None => {
+            print!("{FIRST_STEPS}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Train(arguments)) => train::run(arguments),
+        Some(Command::Generate(arguments)) => generate::run(arguments),
+        Some(Command::Info(arguments)) => info::run(arguments),
+        Some(Command::Forward(arguments)) => forward::run(arguments),
+        Some(Command::Recipes(arguments)) => recipes::run(arguments),
+        Some(Command::Completions(arguments)) => completions::run(arguments),
+    }
+}
+
+const FIRST_STEPS: &str = "\
+attentive: the whole transformer family, from a terminal.
+
+Try first:
+  attentive train                      train a small model on built-in stories (about two minutes)
+  attentive generate runs/stories      let it write
+  attentive info runs/stories          what it is made of
+
+Then:
+  attentive train shakespeare-char --data FILE.txt     your own text
+  attentive recipes                                    what else can be trained
+  attentive --help                                     all commands
+";

@@ -1,0 +1,224 @@
+//! What a training run shows while it runs: a bar on a terminal, plain lines elsewhere, JSON for programs.
+
+use std::time::Instant;
+
+use attentive::training::{Event, Listener, Outcome};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+/// A bar with step, losses, tokens per second and the time left.
+#[derive(Default)]
+pub struct Bar {
+    bar: Option<ProgressBar>,
+    rate: Rate,
+    loss: f64,
+    held_out_loss: Option<f64>,
+}
+
+impl Listener for Bar {
+    fn on(&mut self, event: &Event) {
+        self.rate.on(event);
+        match event {
+            Event::Started { step, steps, .. } => {
+                eprintln!("{}", headline(event));
+                let style = "{bar:30} step {pos}/{len}  {msg}  left {eta}";
+                let style = ProgressStyle::with_template(style).expect("the template is right");
+                let bar = ProgressBar::new(*steps).with_style(style);
+                bar.set_position(*step);
+                bar.reset_eta();
+                self.bar = Some(bar);
+            }
+            Event::Stepped { step, loss, .. } => {
+                self.loss = *loss;
+                let message = self.message();
+                if let Some(bar) = &self.bar {
+                    bar.set_position(*step);
+                    bar.set_message(message);
+                }
+            }
+            Event::Evaluated { held_out_loss, .. } => self.held_out_loss = Some(*held_out_loss),
+            Event::Saved { .. } => {}
+            Event::Ended { .. } => {
+                if let Some(bar) = &self.bar {
+                    bar.abandon();
+                }
+            }
+        }
+    }
+}
+
+impl Bar {
+    fn message(&self) -> String {
+        let held_out = match self.held_out_loss {
+            Some(loss) => format!("{loss:.3}"),
+            None => "-".to_owned(),
+        };
+        format!(
+            "loss {:.3}  held-out {held_out}  {:.0} tokens/s",
+            self.loss,
+            self.rate.tokens_per_second()
+        )
+    }
+}
+
+/// One line per evaluation, and one now and then between.
+#[derive(Default)]
+pub struct PlainLines {
+    rate: Rate,
+    steps: u64,
+    last: Option<Instant>,
+}
+
+/// How long a plain log may be silent.
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Listener for PlainLines {
+    fn on(&mut self, event: &Event) {
+        self.rate.on(event);
+        match event {
+            Event::Started { steps, .. } => {
+                self.steps = *steps;
+                self.last = Some(Instant::now());
+                eprintln!("{}", headline(event));
+            }
+            Event::Stepped { step, loss, .. } => {
+                if self.last.is_some_and(|last| last.elapsed() >= SILENCE) {
+                    self.last = Some(Instant::now());
+                    eprintln!(
+                        "step {step}/{}  loss {loss:.4}  {}",
+                        self.steps,
+                        self.pace(*step)
+                    );
+                }
+            }
+            Event::Evaluated {
+                step,
+                held_out_loss,
+                ..
+            } => {
+                self.last = Some(Instant::now());
+                let steps = self.steps;
+                let pace = self.pace(*step);
+                eprintln!("step {step}/{steps}  held-out loss {held_out_loss:.4}  {pace}");
+            }
+            Event::Saved { .. } | Event::Ended { .. } => {}
+        }
+    }
+}
+
+impl PlainLines {
+    fn pace(&self, step: u64) -> String {
+        format!(
+            "{:.0} tokens/s  {:.0} s left",
+            self.rate.tokens_per_second(),
+            self.rate.seconds_left(self.steps - step)
+        )
+    }
+}
+
+/// Every event as a line of JSON.
+pub struct JsonLines;
+
+impl Listener for JsonLines {
+    fn on(&mut self, event: &Event) {
+        println!("{}", words(event));
+    }
+}
+
+fn words(event: &Event) -> Value {
+    match event {
+        Event::Started {
+            step,
+            steps,
+            parameters,
+            training_tokens,
+            held_out_tokens,
+            unigram_entropy,
+        } => json!({
+            "event": "started", "step": step, "steps": steps, "parameters": parameters,
+            "training_tokens": training_tokens, "held_out_tokens": held_out_tokens,
+            "unigram_entropy": unigram_entropy,
+        }),
+        Event::Stepped {
+            step,
+            loss,
+            learning_rate,
+            gradient_norm,
+            tokens,
+        } => json!({
+            "event": "step", "step": step, "loss": loss, "learning_rate": learning_rate,
+            "gradient_norm": gradient_norm, "tokens": tokens,
+        }),
+        Event::Evaluated {
+            step,
+            held_out_loss,
+            best,
+        } => {
+            json!({ "event": "evaluation", "step": step, "held_out_loss": held_out_loss, "best": best })
+        }
+        Event::Saved { step } => json!({ "event": "saved", "step": step }),
+        Event::Ended { step, outcome } => json!({
+            "event": "ended", "step": step,
+            "outcome": match outcome {
+                Outcome::Finished => "finished",
+                Outcome::Interrupted => "interrupted",
+            },
+        }),
+    }
+}
+
+fn headline(event: &Event) -> String {
+    let Event::Started {
+        step,
+        parameters,
+        training_tokens,
+        held_out_tokens,
+        unigram_entropy,
+        ..
+    } = event
+    else {
+        return String::new();
+    };
+    let resumed = match step {
+        0 => String::new(),
+        step => format!("resuming after step {step}; "),
+    };
+    format!(
+        "{resumed}{parameters} parameters, {training_tokens} training and {held_out_tokens} held-out tokens, \
+         unigram entropy {unigram_entropy:.4}"
+    )
+}
+
+/// Tokens and steps per second of this sitting.
+#[derive(Default)]
+struct Rate {
+    started: Option<Instant>,
+    tokens: usize,
+    steps: u64,
+}
+
+impl Rate {
+    fn on(&mut self, event: &Event) {
+        match event {
+            Event::Started { .. } => self.started = Some(Instant::now()),
+            Event::Stepped { tokens, .. } => {
+                self.tokens += tokens;
+                self.steps += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        self.started
+            .map_or(0.0, |started| started.elapsed().as_secs_f64())
+    }
+
+    fn tokens_per_second(&self) -> f64 {
+        self.tokens as f64 / self.seconds().max(1e-9)
+    }
+
+    fn seconds_left(&self, steps: u64) -> f64 {
+        self.seconds() / self.steps.max(1) as f64 * steps as f64
+    }
+}

@@ -1,0 +1,131 @@
+//! `forward`: tensors in, tensors out, under Hugging Face's names; bad tensors get a sentence.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use crate::program::{succeed, transcript};
+use attentive::model::checkpoint::{TensorFile, write_tensors};
+use attentive::tensor::TensorData;
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
+}
+
+fn write(path: &Path, tensors: Vec<(&str, TensorData)>) {
+    let tensors: BTreeMap<String, TensorData> = tensors
+        .into_iter()
+        .map(|(name, data)| (name.to_owned(), data))
+        .collect();
+    write_tensors(path, tensors, HashMap::new()).unwrap();
+}
+
+fn integers(numbers: &[i64], shape: [usize; 2]) -> TensorData {
+    TensorData::new(numbers.to_vec(), shape)
+}
+
+#[test]
+fn gives_what_transformers_gives_under_its_names() {
+    for name in ["gpt2", "llama", "llama-tied"] {
+        let folder = tempfile::tempdir().unwrap();
+        let golden = TensorFile::open(&fixture(name).join("golden.safetensors")).unwrap();
+        let ids = golden.integers("input_ids").unwrap();
+        let ones = integers(&[1; 48], [2, 24]);
+        let inputs = folder.path().join("in.safetensors");
+        write(
+            &inputs,
+            vec![
+                ("input_ids", integers(&ids, [2, 24])),
+                ("attention_mask", ones),
+            ],
+        );
+        let model = fixture(name).display().to_string();
+        let arguments = [
+            "forward",
+            &model,
+            "--inputs",
+            "in.safetensors",
+            "--save",
+            "out.safetensors",
+            "--hidden-states",
+            "--attentions",
+        ];
+        succeed(folder.path(), &arguments);
+        let output = TensorFile::open(&folder.path().join("out.safetensors")).unwrap();
+        let expected: Vec<String> = golden
+            .names()
+            .into_iter()
+            .filter(|name| {
+                name == "logits"
+                    || name == "last_hidden_state"
+                    || name.starts_with("hidden_states.")
+                    || name.starts_with("attentions.")
+            })
+            .collect();
+        assert_eq!(output.names(), expected);
+        for tensor in expected {
+            assert_eq!(
+                output.shape(&tensor),
+                golden.shape(&tensor),
+                "{name}: {tensor}"
+            );
+            let ours = output.floats(&tensor).unwrap();
+            let theirs = golden.floats(&tensor).unwrap();
+            let largest = theirs.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let gaps = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
+            let apart = gaps.fold(0.0, f32::max) / largest;
+            assert!(apart < 1e-5, "{name}: {tensor} differs by {apart}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let model = fixture("gpt2")
+        .canonicalize()
+        .unwrap()
+        .display()
+        .to_string();
+    let check = |tensors: Vec<(&str, TensorData)>| {
+        write(&path.join("in.safetensors"), tensors);
+        let arguments = [
+            "forward",
+            &model,
+            "--inputs",
+            "in.safetensors",
+            "--save",
+            "out.safetensors",
+        ];
+        transcript(path, &arguments).replace(&model, "gpt2")
+    };
+    let ids = || ("input_ids", integers(&[1, 2, 3, 4], [1, 4]));
+    let floats = TensorData::new(vec![1f32; 4], [1, 4]);
+    let screens = [
+        check(vec![]),
+        check(vec![("inputs", integers(&[1], [1, 1]))]),
+        check(vec![("input_ids", floats)]),
+        check(vec![("input_ids", TensorData::new(vec![1i64; 4], [4]))]),
+        check(vec![("input_ids", integers(&[], [0, 4]))]),
+        check(vec![("input_ids", integers(&[1, 97], [1, 2]))]),
+        check(vec![("input_ids", integers(&[-1, 5], [1, 2]))]),
+        check(vec![("input_ids", integers(&[1; 49], [1, 49]))]),
+        check(vec![
+            ids(),
+            ("attention_mask", integers(&[1, 1, 1], [1, 3])),
+        ]),
+        check(vec![
+            ids(),
+            ("attention_mask", integers(&[1, 0, 1, 1], [1, 4])),
+        ]),
+        check(vec![
+            ids(),
+            ("position_ids", integers(&[0, 1, 2, 48], [1, 4])),
+        ]),
+        check(vec![ids(), ("position_ids", integers(&[0, 1], [1, 2]))]),
+    ];
+    assert!(!path.join("out.safetensors").exists());
+    insta::assert_snapshot!(screens.join("\n\n"));
+}

@@ -1,0 +1,80 @@
+//! Runs the built program in a folder of its own. Shared by the tests beside it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The program, about to be run in `folder` with `arguments`.
+pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attentive"));
+    command
+        .current_dir(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("COLUMNS", "100")
+        // Results are the same only for the same number of threads.
+        .env("RAYON_NUM_THREADS", "2");
+    command
+}
+
+/// What the program printed, with its exit code, as a person would see it.
+pub fn transcript(folder: &Path, arguments: &[&str]) -> String {
+    let output = attentive(folder, arguments).output().unwrap();
+    let text = |bytes: &[u8]| {
+        let folder = folder.display().to_string();
+        String::from_utf8_lossy(bytes).replace(&folder, "FOLDER")
+    };
+    format!(
+        "$ attentive {}\n{}{}[exit {}]",
+        arguments.join(" "),
+        text(&output.stdout),
+        text(&output.stderr),
+        output.status.code().unwrap_or(-1)
+    )
+}
+
+/// Runs the program and requires success.
+pub fn succeed(folder: &Path, arguments: &[&str]) -> Output {
+    let output = attentive(folder, arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "attentive {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// A recipe that trains in a second: a tiny model with dropout, on few stories.
+pub const TINY: &str = r#"# Tiny.
+seed = 3
+[data]
+kind = "stories"
+count = 60
+[tokenizer]
+kind = "bytes"
+[optimizer]
+learning_rate = 3e-3
+[schedule]
+warm_up = 4
+[training]
+steps = 24
+batch = 2
+accumulation = 2
+evaluate_every = 6
+evaluation_windows = 4
+[sample]
+prompt = "Once"
+tokens = 8
+[model]
+length = 32
+width = 16
+embedding_dropout = 0.1
+positions = { kind = "learned" }
+final_norm = { kind = "layer" }
+[[model.blocks]]
+repeat = 2
+dropout = 0.1
+norm = { kind = "layer" }
+attention = { kind = "full", heads = 2, dropout = 0.1, bias = true, output_bias = true }
+feed_forward = { kind = "plain", hidden_width = 32 }
+"#;

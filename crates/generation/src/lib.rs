@@ -1,0 +1,13 @@
+//! Decoding: sessions with a cache, filters on the scores, sampling, stop conditions, streamed text.
+
+mod filters;
+mod generate;
+mod sampling;
+mod session;
+mod stop;
+
+pub use filters::{penalize_repetition, top_k, top_p};
+pub use generate::{Generated, GenerationConfig, GenerationError, Piece, StopReason, generate};
+pub use sampling::{Sampling, SamplingError};
+pub use session::Session;
+pub use stop::StopStrings;

@@ -1,0 +1,89 @@
+//! Stop strings in streamed text: nothing is shown that may turn out to be the beginning of one.
+
+/// Watches a stream of text for strings that end it.
+#[derive(Clone, Debug)]
+pub struct StopStrings {
+    strings: Vec<String>,
+    held: String,
+}
+
+impl StopStrings {
+    /// Watches for these strings; empty ones are left out.
+    pub fn new(strings: &[String]) -> Self {
+        Self {
+            strings: strings
+                .iter()
+                .filter(|it| !it.is_empty())
+                .cloned()
+                .collect(),
+            held: String::new(),
+        }
+    }
+
+    /// Takes the next piece; gives the text that is now safe to show, and whether a stop string ended it.
+    pub fn push(&mut self, piece: &str) -> (String, bool) {
+        self.held.push_str(piece);
+        let first = self
+            .strings
+            .iter()
+            .filter_map(|stop| self.held.find(stop))
+            .min();
+        if let Some(at) = first {
+            self.held.truncate(at);
+            return (std::mem::take(&mut self.held), true);
+        }
+        let safe = self.held.len() - self.longest_beginning();
+        let rest = self.held.split_off(safe);
+        (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// The text that was held back, when nothing more comes.
+    pub fn finish(&mut self) -> String {
+        std::mem::take(&mut self.held)
+    }
+
+    /// The length of the longest end of the held text that begins a stop string.
+    fn longest_beginning(&self) -> usize {
+        let ends = self.held.char_indices().map(|(at, _)| &self.held[at..]);
+        let begins = |end: &&str| self.strings.iter().any(|stop| stop.starts_with(*end));
+        let mut ends = ends.filter(begins);
+        ends.next().map_or(0, str::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_the_text_before_the_first_stop(
+            pieces in proptest::collection::vec("[abé]{0,3}", 0..12),
+            stops in proptest::collection::vec("[abé]{1,3}", 0..3),
+        ) {
+            // The stream ends with the first piece that completes a stop string, before the earliest one in sight.
+            let end = (1..=pieces.len()).find_map(|count| {
+                let seen = pieces[..count].concat();
+                let at = stops.iter().filter_map(|stop| seen.find(stop)).min()?;
+                Some(seen[..at].to_owned())
+            });
+            let mut watch = StopStrings::new(&stops);
+            let mut shown = String::new();
+            let mut stopped = false;
+            for piece in &pieces {
+                let (safe, ended) = watch.push(piece);
+                shown += &safe;
+                if ended {
+                    stopped = true;
+                    break;
+                }
+            }
+            if !stopped {
+                shown += &watch.finish();
+            }
+            prop_assert_eq!(stopped, end.is_some());
+            prop_assert_eq!(shown, end.unwrap_or_else(|| pieces.concat()));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! One block of a transformer: attention, then feed-forward, each with its residual connection.
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AttentionConfig, FeedForward, FeedForwardConfig, Initializer, ModelConfig, MultiHead,
+    NormConfig, Pass, Site, Sublayer,
+};
+
+/// Where the norms stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlacement {
+    /// On the way into each sublayer, as GPT-2 and Llama do.
+    Before,
+    /// After each residual sum, as the original Transformer and BERT do.
+    After,
+}
+
+/// Settings of one block, or of `repeat` equal ones in a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockConfig {
+    /// How many blocks in a row have these settings.
+    #[serde(default = "once")]
+    pub repeat: usize,
+    /// Dropout on what each sublayer adds to the residual stream.
+    #[serde(default)]
+    pub dropout: f64,
+    /// Where the norms stand.
+    #[serde(default = "before")]
+    pub placement: NormPlacement,
+    /// The norms of both sublayers.
+    pub norm: NormConfig,
+    /// The first sublayer.
+    pub attention: AttentionConfig,
+    /// The second sublayer.
+    pub feed_forward: FeedForwardConfig,
+}
+
+fn once() -> usize {
+    1
+}
+
+fn before() -> NormPlacement {
+    NormPlacement::Before
+}
+
+/// Attention and feed-forward with their residual connections.
+#[derive(Module, Debug)]
+pub struct Block {
+    attention: Sublayer<MultiHead>,
+    feed_forward: Sublayer<FeedForward>,
+}
+
+impl Block {
+    /// Builds one block of `model`.
+    pub fn new(config: &BlockConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
+        let width = model.width;
+        let deviation = model.initial_deviation;
+        // Each block adds twice to the residual stream; scaling its writers keeps the sum's variance at one
+        // whatever the depth (Radford et al. 2019).
+        let residual_deviation = deviation / (2.0 * model.layers() as f64).sqrt();
+        let AttentionConfig::Full(attention) = &config.attention;
+        let attention = MultiHead::new(attention, width, deviation, residual_deviation, initial);
+        let feed_forward = FeedForward::new(
+            &config.feed_forward,
+            width,
+            deviation,
+            residual_deviation,
+            initial,
+        );
+        let (norm, placement) = (&config.norm, config.placement);
+        Self {
+            attention: Sublayer::new(attention, norm, placement, width, config.dropout, initial),
+            feed_forward: Sublayer::new(
+                feed_forward,
+                norm,
+                placement,
+                width,
+                config.dropout,
+                initial,
+            ),
+        }
+    }
+
+    /// `[batch, length, width]` to the same, as layer number `layer`.
+    pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
+        let x = self.attention.forward(x, pass, |attention, x, pass| {
+            attention.forward(x, layer, pass)
+        });
+        let x = self
+            .feed_forward
+            .forward(x, pass, |feed_forward, x, _| feed_forward.forward(x));
+        pass.observe(Site::Block { layer }, x)
+    }
+}

@@ -1,0 +1,97 @@
+//! What can be wrong with a model folder, each as one sentence: what, where, what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a model folder cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The folder is not there.
+    #[error("{path} is not a model folder; give a folder that holds config.json and model.safetensors", path = path.display())]
+    NoFolder {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// A file could not be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// A file is there but is not what it should be.
+    #[error("{path} is broken ({problem}); fetch or save it again", path = path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What a parser said.
+        problem: String,
+    },
+    /// The config.json has settings that cannot work or are not supported.
+    #[error("{path}: {problem}", path = path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Which setting, and what is wrong with it.
+        problem: String,
+    },
+    /// No format has this `model_type`.
+    #[error("{path}: model_type \"{model_type}\" is not supported; supported are {}", supported.join(", "), path = path.display())]
+    UnknownType {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        model_type: String,
+        /// What it could say.
+        supported: Vec<&'static str>,
+    },
+    /// The tensors do not fit the config.
+    #[error("{path} does not fit its config.json: {problems}", path = path.display())]
+    Tensors {
+        /// The file.
+        path: PathBuf,
+        /// All that is wrong.
+        problems: TensorProblems,
+    },
+    /// The weights are split over several files.
+    #[error("{folder} holds its weights in several files, which is not supported yet; save it as one model.safetensors", folder = folder.display())]
+    Sharded {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// All that is wrong between a model and a file of tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TensorProblems {
+    /// Tensors that the model needs and the file lacks.
+    pub missing: Vec<String>,
+    /// Tensors of the file that the model has no place for.
+    pub unexpected: Vec<String>,
+    /// Tensors of another shape or type than the model needs, each with both.
+    pub misshapen: Vec<String>,
+}
+
+impl TensorProblems {
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty() && self.misshapen.is_empty()
+    }
+}
+
+impl fmt::Display for TensorProblems {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let kinds = [
+            ("missing", &self.missing),
+            ("unexpected", &self.unexpected),
+            ("misshapen", &self.misshapen),
+        ];
+        let parts: Vec<String> = kinds
+            .iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(kind, names)| format!("{} {kind} ({})", names.len(), names.join(", ")))
+            .collect();
+        write!(out, "{}", parts.join("; "))
+    }
+}

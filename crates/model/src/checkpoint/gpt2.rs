@@ -1,0 +1,196 @@
+//! GPT-2 as Hugging Face writes it. Radford et al. 2019.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::table::{Operation::*, Row, Table};
+use super::{Format, json};
+use crate::{
+    Activation, AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
+    ModelConfig, NormConfig, NormPlacement, PlainConfig, PositionsConfig,
+};
+
+pub(super) const FORMAT: Format = Format {
+    model_type: "gpt2",
+    architecture: Some("GPT2LMHeadModel"),
+    read,
+    write,
+    table: Table {
+        rows: ROWS,
+        optional_prefix: "transformer.",
+        // Causal masks that old versions saved as buffers, and the copy of the tied embedding.
+        ignored: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
+    },
+};
+
+#[rustfmt::skip] // A table is read in columns.
+const ROWS: &[Row] = &[
+    ("tokens.weight",                                  "transformer.wte.weight",                   Same),
+    ("positions.weight",                               "transformer.wpe.weight",                   Same),
+    ("blocks.{layer}.attention.norm_before.weight",    "transformer.h.{layer}.ln_1.weight",        Same),
+    ("blocks.{layer}.attention.norm_before.bias",      "transformer.h.{layer}.ln_1.bias",          Same),
+    ("blocks.{layer}.attention.body.query.weight",     "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(0)),
+    ("blocks.{layer}.attention.body.key.weight",       "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(1)),
+    ("blocks.{layer}.attention.body.value.weight",     "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(2)),
+    ("blocks.{layer}.attention.body.query.bias",       "transformer.h.{layer}.attn.c_attn.bias",   Third(0)),
+    ("blocks.{layer}.attention.body.key.bias",         "transformer.h.{layer}.attn.c_attn.bias",   Third(1)),
+    ("blocks.{layer}.attention.body.value.bias",       "transformer.h.{layer}.attn.c_attn.bias",   Third(2)),
+    ("blocks.{layer}.attention.body.output.weight",    "transformer.h.{layer}.attn.c_proj.weight", Transpose),
+    ("blocks.{layer}.attention.body.output.bias",      "transformer.h.{layer}.attn.c_proj.bias",   Same),
+    ("blocks.{layer}.feed_forward.norm_before.weight", "transformer.h.{layer}.ln_2.weight",        Same),
+    ("blocks.{layer}.feed_forward.norm_before.bias",   "transformer.h.{layer}.ln_2.bias",          Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",     "transformer.h.{layer}.mlp.c_fc.weight",    Transpose),
+    ("blocks.{layer}.feed_forward.body.up.bias",       "transformer.h.{layer}.mlp.c_fc.bias",      Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",   "transformer.h.{layer}.mlp.c_proj.weight",  Transpose),
+    ("blocks.{layer}.feed_forward.body.down.bias",     "transformer.h.{layer}.mlp.c_proj.bias",    Same),
+    ("final_norm.weight",                              "transformer.ln_f.weight",                  Same),
+    ("final_norm.bias",                                "transformer.ln_f.bias",                    Same),
+    ("head.weight",                                    "lm_head.weight",                           Same),
+];
+
+/// The settings of config.json that matter to the numbers. Others are left alone.
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Words {
+    vocab_size: usize,
+    n_positions: usize,
+    n_embd: usize,
+    n_layer: usize,
+    n_head: usize,
+    n_inner: Option<usize>,
+    activation_function: String,
+    resid_pdrop: f64,
+    embd_pdrop: f64,
+    attn_pdrop: f64,
+    layer_norm_epsilon: f64,
+    initializer_range: f64,
+    scale_attn_weights: bool,
+    scale_attn_by_inverse_layer_idx: bool,
+    add_cross_attention: bool,
+    tie_word_embeddings: bool,
+}
+
+/// Hugging Face leaves out what equals its defaults, which are those of GPT-2 small.
+impl Default for Words {
+    fn default() -> Self {
+        Self {
+            vocab_size: 50257,
+            n_positions: 1024,
+            n_embd: 768,
+            n_layer: 12,
+            n_head: 12,
+            n_inner: None,
+            activation_function: "gelu_new".to_owned(),
+            resid_pdrop: 0.1,
+            embd_pdrop: 0.1,
+            attn_pdrop: 0.1,
+            layer_norm_epsilon: 1e-5,
+            initializer_range: 0.02,
+            scale_attn_weights: true,
+            scale_attn_by_inverse_layer_idx: false,
+            add_cross_attention: false,
+            tie_word_embeddings: true,
+        }
+    }
+}
+
+fn read(words: &Value) -> Result<ModelConfig, String> {
+    let words: Words = json::typed(words)?;
+    for (name, value, supported) in [
+        ("scale_attn_weights", words.scale_attn_weights, true),
+        (
+            "scale_attn_by_inverse_layer_idx",
+            words.scale_attn_by_inverse_layer_idx,
+            false,
+        ),
+        ("add_cross_attention", words.add_cross_attention, false),
+    ] {
+        if value != supported {
+            return Err(format!(
+                "{name} {value} is not supported; it must be {supported}"
+            ));
+        }
+    }
+    let norm = NormConfig::Layer {
+        epsilon: words.layer_norm_epsilon,
+    };
+    Ok(ModelConfig {
+        vocabulary: words.vocab_size,
+        length: words.n_positions,
+        width: words.n_embd,
+        embedding_dropout: words.embd_pdrop,
+        initial_deviation: words.initializer_range,
+        head: super::llama::head(words.tie_word_embeddings),
+        positions: PositionsConfig::Learned {},
+        final_norm: Some(norm.clone()),
+        blocks: vec![BlockConfig {
+            repeat: words.n_layer,
+            dropout: words.resid_pdrop,
+            placement: NormPlacement::Before,
+            norm,
+            attention: AttentionConfig::Full(FullAttentionConfig {
+                heads: words.n_head,
+                key_value_heads: None,
+                head_width: None,
+                dropout: words.attn_pdrop,
+                bias: true,
+                output_bias: true,
+            }),
+            feed_forward: FeedForwardConfig::Plain(PlainConfig {
+                hidden_width: words.n_inner.unwrap_or(words.n_embd.saturating_mul(4)),
+                activation: activation(&words.activation_function)?,
+                bias: true,
+            }),
+        }],
+    })
+}
+
+fn write(config: &ModelConfig) -> Option<Value> {
+    let [block] = config.blocks.as_slice() else {
+        return None;
+    };
+    let AttentionConfig::Full(attention) = &block.attention;
+    let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
+        return None;
+    };
+    let words = Words {
+        vocab_size: config.vocabulary,
+        n_positions: config.length,
+        n_embd: config.width,
+        n_layer: block.repeat,
+        n_head: attention.heads,
+        n_inner: Some(feed_forward.hidden_width),
+        activation_function: activation_name(feed_forward.activation).to_owned(),
+        resid_pdrop: block.dropout,
+        embd_pdrop: config.embedding_dropout,
+        attn_pdrop: attention.dropout,
+        layer_norm_epsilon: block.norm.epsilon(),
+        initializer_range: config.initial_deviation,
+        tie_word_embeddings: config.head == HeadConfig::Tied,
+        ..Words::default()
+    };
+    serde_json::to_value(words).ok()
+}
+
+/// Hugging Face's name of an activation, as ours.
+pub(super) fn activation(name: &str) -> Result<Activation, String> {
+    match name {
+        "relu" => Ok(Activation::Relu),
+        "gelu" => Ok(Activation::Gelu),
+        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
+        "silu" | "swish" => Ok(Activation::Silu),
+        other => Err(format!(
+            "activation \"{other}\" is not supported; supported are relu, gelu, gelu_new, silu"
+        )),
+    }
+}
+
+/// Our activation by Hugging Face's name.
+pub(super) fn activation_name(kind: Activation) -> &'static str {
+    match kind {
+        Activation::Relu => "relu",
+        Activation::Gelu => "gelu",
+        Activation::GeluTanh => "gelu_new",
+        Activation::Silu => "silu",
+    }
+}

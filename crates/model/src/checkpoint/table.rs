@@ -1,0 +1,179 @@
+//! A table of tensor names, ours beside theirs, from which both loading and saving follow.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use burn::tensor::TensorData;
+
+use super::{TensorFile, TensorProblems};
+use crate::Parameter;
+
+/// How a tensor of ours is found in theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The same numbers in the same order.
+    Same,
+    /// Theirs is `[input, output]`.
+    Transpose,
+    /// Theirs holds three vectors one after the other, of which ours is this one.
+    Third(usize),
+    /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
+    TransposedThird(usize),
+}
+
+/// One tensor: our whole name, their whole name (both with `{layer}` where it has one), and the way between them.
+pub type Row = (&'static str, &'static str, Operation);
+
+/// The names of one format.
+pub struct Table {
+    /// The tensors; no rows at all means that their names are ours.
+    pub rows: &'static [Row],
+    /// What some files leave out of the front of every name.
+    pub optional_prefix: &'static str,
+    /// Ends of names that carry nothing: buffers that old versions saved, copies of tied weights.
+    pub ignored: &'static [&'static str],
+}
+
+impl Table {
+    /// Finds every parameter in a file, or says all that is wrong.
+    pub fn read(
+        &self,
+        parameters: &[Parameter],
+        file: &TensorFile,
+    ) -> Result<HashMap<String, TensorData>, TensorProblems> {
+        let mut problems = TensorProblems::default();
+        let mut unread: BTreeSet<String> = file.names().into_iter().collect();
+        let prefixed = unread
+            .iter()
+            .any(|name| name.starts_with(self.optional_prefix));
+        let mut values = HashMap::new();
+        let mut seen_missing = BTreeSet::new();
+        for Parameter { name, shape, .. } in parameters {
+            let (mut theirs, operation) = self.theirs(name);
+            if !prefixed {
+                let stripped = theirs.strip_prefix(self.optional_prefix).map(str::to_owned);
+                theirs = stripped.unwrap_or(theirs);
+            }
+            unread.remove(&theirs);
+            let Some(found) = file.shape(&theirs) else {
+                if seen_missing.insert(theirs.clone()) {
+                    problems.missing.push(theirs);
+                }
+                continue;
+            };
+            let needed = operation.their_shape(shape);
+            if found != needed {
+                problems
+                    .misshapen
+                    .push(format!("{theirs} is {found:?} and must be {needed:?}"));
+                continue;
+            }
+            match file.floats(&theirs) {
+                Ok(numbers) => {
+                    let ours = operation.ours(numbers, shape);
+                    values.insert(name.clone(), TensorData::new(ours, shape.clone()));
+                }
+                Err(error) => problems.misshapen.push(error.to_string()),
+            }
+        }
+        unread.retain(|name| !self.ignored.iter().any(|end| name.ends_with(end)));
+        problems.unexpected.extend(unread);
+        problems.misshapen.dedup();
+        if problems.is_empty() {
+            Ok(values)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Their tensors from ours.
+    pub fn write(&self, ours: BTreeMap<String, TensorData>) -> BTreeMap<String, TensorData> {
+        let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
+        for (name, data) in ours {
+            let (their_name, operation) = self.theirs(&name);
+            let shape = data.shape().to_vec();
+            let numbers = data.try_to_vec::<f32>().expect("parameters are f32");
+            let their_shape = operation.their_shape(&shape);
+            let place = theirs.entry(their_name).or_insert_with(|| {
+                let count = their_shape.iter().product();
+                TensorData::new(vec![0f32; count], their_shape)
+            });
+            let target = place.as_mut_slice::<f32>().expect("made as f32 above");
+            operation.put(&numbers, &shape, target);
+        }
+        theirs
+    }
+
+    /// Their name of our tensor, and the way between them.
+    ///
+    /// # Panics
+    /// When the table lacks the name: every parameter of a model that a format expresses has a row.
+    fn theirs(&self, ours: &str) -> (String, Operation) {
+        if self.rows.is_empty() {
+            return (ours.to_owned(), Operation::Same);
+        }
+        self.rows
+            .iter()
+            .find_map(|(our_pattern, their_pattern, operation)| {
+                let layer = layer_of(ours, our_pattern)?;
+                Some((their_pattern.replace("{layer}", layer), *operation))
+            })
+            .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
+    }
+}
+
+/// The layer that makes `pattern` into `name`: empty where the pattern has none.
+fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
+    match pattern.split_once("{layer}") {
+        None => (name == pattern).then_some(""),
+        Some((before, after)) => {
+            let layer = name.strip_prefix(before)?.strip_suffix(after)?;
+            layer
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then_some(layer)
+        }
+    }
+}
+
+impl Operation {
+    /// The shape of theirs, given ours.
+    fn their_shape(self, ours: &[usize]) -> Vec<usize> {
+        match (self, ours) {
+            (Self::Same, _) => ours.to_vec(),
+            (Self::Transpose, [output, input]) => vec![*input, *output],
+            (Self::Third(_), [size]) => vec![3 * size],
+            (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
+            _ => panic!("checkpoint table: {self:?} does not apply to {ours:?}"),
+        }
+    }
+
+    /// Our numbers from theirs.
+    fn ours(self, theirs: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        if self == Self::Same {
+            return theirs;
+        }
+        (0..shape.iter().product())
+            .map(|index| theirs[self.their_index(index, shape)])
+            .collect()
+    }
+
+    /// Puts our numbers to their places in theirs.
+    fn put(self, ours: &[f32], shape: &[usize], theirs: &mut [f32]) {
+        for (index, number) in ours.iter().enumerate() {
+            theirs[self.their_index(index, shape)] = *number;
+        }
+    }
+
+    /// Where our number of this index stands in theirs.
+    fn their_index(self, index: usize, shape: &[usize]) -> usize {
+        match (self, shape) {
+            (Self::Same, _) => index,
+            (Self::Transpose, [output, input]) => index % input * output + index / input,
+            (Self::Third(part), [size]) => part * size + index,
+            (Self::TransposedThird(part), [output, input]) => {
+                index % input * 3 * output + part * output + index / input
+            }
+            _ => panic!("checkpoint table: {self:?} does not apply to {shape:?}"),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Initial values of parameters, lazy: a model that is about to be loaded never draws them.
+
+use attentive_tensor::{Purpose, Randomness};
+use burn::module::{Param, ParamId};
+use burn::tensor::{Device, Shape, Tensor, TensorData};
+use rand::Rng;
+
+/// Makes the parameters of a model; the values are a function of the seed and of the order of creation.
+#[derive(Debug)]
+pub struct Initializer {
+    randomness: Randomness,
+    device: Device,
+}
+
+impl Initializer {
+    /// Parameters on `device`, drawn from `seed`.
+    pub fn new(seed: u64, device: &Device) -> Self {
+        Self {
+            randomness: Randomness::new(Purpose::Weights, seed, 0),
+            device: device.clone(),
+        }
+    }
+
+    /// Normal values around zero.
+    pub fn normal<const D: usize>(
+        &mut self,
+        shape: [usize; D],
+        deviation: f64,
+    ) -> Param<Tensor<D>> {
+        let mut generator = self.randomness.next_generator();
+        self.lazy(shape, move |count| {
+            let mut values = Vec::with_capacity(count + 1);
+            // Box and Muller 1958: two uniform numbers give two normal ones.
+            while values.len() < count {
+                let radius = (-2.0 * (1.0 - generator.random::<f64>()).ln()).sqrt() * deviation;
+                let (sine, cosine) = (std::f64::consts::TAU * generator.random::<f64>()).sin_cos();
+                values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
+            }
+            values.truncate(count);
+            values
+        })
+    }
+
+    /// The same value everywhere.
+    pub fn constant<const D: usize>(&mut self, shape: [usize; D], value: f32) -> Param<Tensor<D>> {
+        self.lazy(shape, move |count| vec![value; count])
+    }
+
+    fn lazy<const D: usize>(
+        &self,
+        shape: [usize; D],
+        draw: impl FnOnce(usize) -> Vec<f32> + Send + Sync + 'static,
+    ) -> Param<Tensor<D>> {
+        Param::uninitialized(
+            ParamId::new(),
+            move |device, require_grad| {
+                let data = TensorData::new(draw(shape.iter().product()), shape);
+                Tensor::from_data(data, device).set_require_grad(require_grad)
+            },
+            self.device.clone(),
+            true,
+            Shape::from(shape),
+        )
+    }
+}

@@ -1,0 +1,30 @@
+//! What all layers of one pass share: made once, handed down beside the hidden state.
+
+use attentive_tensor::{Mask, Randomness, RotaryAngles};
+use burn::tensor::Tensor;
+
+use crate::{Cache, Observer, Site};
+
+/// The companions of the hidden state on its way through the layers.
+pub struct Pass<'a> {
+    /// Who may attend to whom.
+    pub mask: Mask,
+    /// The angles of rotary positions, where the model has them.
+    pub rotary: Option<RotaryAngles>,
+    /// Keys and values of earlier passes.
+    pub cache: Option<&'a mut Cache>,
+    /// Who looks on.
+    pub observer: Option<&'a mut dyn Observer>,
+    /// The source of dropout; absent outside training.
+    pub randomness: Option<&'a mut Randomness>,
+}
+
+impl Pass<'_> {
+    /// Shows `value` to the observer, if there is one.
+    pub fn observe(&mut self, site: Site, value: Tensor<3>) -> Tensor<3> {
+        match self.observer.as_deref_mut() {
+            Some(observer) => observer.hidden(site, value),
+            None => value,
+        }
+    }
+}

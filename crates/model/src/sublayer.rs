@@ -1,0 +1,57 @@
+//! A sublayer and its residual connection, with a norm before it, after the sum, or neither.
+
+use attentive_tensor::dropout;
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use crate::{Initializer, Norm, NormConfig, NormPlacement, Pass};
+
+/// `norm_after(x + dropout(body(norm_before(x))))`, where an absent norm is the identity.
+#[derive(Module, Debug)]
+pub struct Sublayer<Body: Module> {
+    norm_before: Option<Norm>,
+    body: Body,
+    norm_after: Option<Norm>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl<Body: Module> Sublayer<Body> {
+    /// Wraps `body`; the placement says which norms there are.
+    pub fn new(
+        body: Body,
+        norm: &NormConfig,
+        placement: NormPlacement,
+        width: usize,
+        dropout: f64,
+        initial: &mut Initializer,
+    ) -> Self {
+        let mut norm_at =
+            |here: NormPlacement| (placement == here).then(|| Norm::new(norm, width, initial));
+        Self {
+            norm_before: norm_at(NormPlacement::Before),
+            norm_after: norm_at(NormPlacement::After),
+            body,
+            dropout,
+        }
+    }
+
+    /// Applies the sublayer; `body` says how its tenant is called.
+    pub fn forward(
+        &self,
+        x: Tensor<3>,
+        pass: &mut Pass,
+        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+    ) -> Tensor<3> {
+        let normed = match &self.norm_before {
+            Some(norm) => norm.forward(x.clone()),
+            None => x.clone(),
+        };
+        let branch = body(&self.body, normed, pass);
+        let sum = x + dropout(branch, self.dropout, pass.randomness.as_deref_mut());
+        match &self.norm_after {
+            Some(norm) => norm.forward(sum),
+            None => sum,
+        }
+    }
+}

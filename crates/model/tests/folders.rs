@@ -1,0 +1,216 @@
+//! Model folders: what is saved loads again as the same model, and what does not fit is told all at once.
+
+use std::path::{Path, PathBuf};
+
+use attentive_model::checkpoint::{self, SpecialTokens, model_tensors};
+use attentive_model::{LanguageModel, ModelConfig, parameters};
+use burn::tensor::Device;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
+}
+
+fn config(words: &str) -> ModelConfig {
+    serde_json::from_str(words).unwrap()
+}
+
+/// A model that no Hugging Face architecture has: norms after the sublayers, GELU with rotary positions, two kinds of
+/// blocks.
+const UNUSUAL: &str = r#"{
+    "vocabulary": 31, "length": 16, "width": 24, "head": "separate",
+    "positions": { "kind": "rotary" },
+    "blocks": [
+        { "placement": "after", "norm": { "kind": "layer" },
+          "attention": { "kind": "full", "heads": 4, "key_value_heads": 2 },
+          "feed_forward": { "kind": "plain", "hidden_width": 40, "activation": "relu" } },
+        { "repeat": 2, "norm": { "kind": "rms" }, "dropout": 0.1,
+          "attention": { "kind": "full", "heads": 4, "bias": true },
+          "feed_forward": { "kind": "gated", "hidden_width": 20, "activation": "gelu" } }
+    ] }"#;
+
+fn check_round_trip(model: &LanguageModel, model_type: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let special = SpecialTokens {
+        beginning: Some(1),
+        end: vec![2, 3],
+    };
+    checkpoint::save(folder.path(), model, &special).unwrap();
+    let (back, description) = checkpoint::load(folder.path(), &Device::flex()).unwrap();
+    assert_eq!(description.model_type, model_type);
+    assert_eq!(description.special, special);
+    assert_eq!(
+        description.config.canonical().without_dropout(),
+        model.config().canonical().without_dropout()
+    );
+    assert_eq!(model_tensors(&back), model_tensors(model));
+}
+
+#[test]
+fn what_is_saved_loads_as_the_same_model() {
+    for (name, model_type) in [
+        ("gpt2", "gpt2"),
+        ("llama", "llama"),
+        ("llama-tied", "llama"),
+    ] {
+        let (model, _) = checkpoint::load(&fixture(name), &Device::flex()).unwrap();
+        check_round_trip(&model, model_type);
+    }
+    let model = LanguageModel::new(&config(UNUSUAL), 5, &Device::flex()).unwrap();
+    check_round_trip(&model, "attentive");
+}
+
+#[test]
+fn saving_a_loaded_model_gives_the_tensors_that_were_loaded() {
+    for name in ["gpt2", "llama", "llama-tied"] {
+        let (model, _) = checkpoint::load(&fixture(name), &Device::flex()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
+        let open = |folder: &Path| {
+            checkpoint::TensorFile::open(&folder.join("model.safetensors")).unwrap()
+        };
+        let (theirs, ours) = (open(&fixture(name)), open(folder.path()));
+        assert_eq!(ours.names(), theirs.names());
+        for tensor in ours.names() {
+            assert_eq!(ours.shape(&tensor), theirs.shape(&tensor), "{tensor}");
+            assert_eq!(
+                ours.floats(&tensor).unwrap(),
+                theirs.floats(&tensor).unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn dropout_is_no_reason_to_leave_the_hugging_face_formats() {
+    let mut gpt2 = checkpoint::describe(&fixture("gpt2")).unwrap().config;
+    gpt2.blocks[0].dropout = 0.2;
+    check_round_trip(
+        &LanguageModel::new(&gpt2, 0, &Device::flex()).unwrap(),
+        "gpt2",
+    );
+    let mut llama = checkpoint::describe(&fixture("llama")).unwrap().config;
+    llama.blocks[0].dropout = 0.2;
+    check_round_trip(
+        &LanguageModel::new(&llama, 0, &Device::flex()).unwrap(),
+        "llama",
+    );
+}
+
+#[test]
+fn parameter_names_and_shapes() {
+    for (name, config) in [
+        (
+            "gpt2",
+            checkpoint::describe(&fixture("gpt2")).unwrap().config,
+        ),
+        (
+            "llama",
+            checkpoint::describe(&fixture("llama")).unwrap().config,
+        ),
+        ("unusual", config(UNUSUAL)),
+    ] {
+        let model = LanguageModel::new(&config, 0, &Device::flex()).unwrap();
+        let lines: Vec<String> = parameters(&model)
+            .iter()
+            .map(|parameter| format!("{} {:?}", parameter.name, parameter.shape))
+            .collect();
+        insta::assert_snapshot!(format!("parameters_{name}"), lines.join("\n"));
+    }
+}
+
+fn copy_of(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture(name).join(file), folder.path().join(file)).unwrap();
+    }
+    folder
+}
+
+/// The error of loading a folder, with the folder's own path taken out.
+fn loading_error(folder: &Path) -> String {
+    let error = checkpoint::load(folder, &Device::flex())
+        .unwrap_err()
+        .to_string();
+    error.replace(&folder.display().to_string(), "FOLDER")
+}
+
+fn change_config(folder: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = folder.join("config.json");
+    let mut words = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut words);
+    std::fs::write(path, words.to_string()).unwrap();
+}
+
+#[test]
+fn all_tensors_that_do_not_fit_are_told_at_once() {
+    let folder = copy_of("llama");
+    change_config(folder.path(), |words| {
+        words["num_hidden_layers"] = 2.into();
+        words["vocab_size"] = 100.into();
+        words["attention_bias"] = true.into();
+    });
+    insta::assert_snapshot!(loading_error(folder.path()));
+}
+
+#[test]
+fn broken_folders_are_told_in_a_sentence() {
+    let mut errors = Vec::new();
+    let mut check = |what: &str, breakage: &dyn Fn(&Path)| {
+        let folder = copy_of("gpt2");
+        breakage(folder.path());
+        errors.push(format!("{what}\n  {}", loading_error(folder.path())));
+    };
+    check("no folder", &|folder| {
+        std::fs::remove_dir_all(folder).unwrap()
+    });
+    check("no config", &|folder| {
+        std::fs::remove_file(folder.join("config.json")).unwrap()
+    });
+    check("config is a list", &|folder| {
+        std::fs::write(folder.join("config.json"), "[1]").unwrap()
+    });
+    check("config is cut", &|folder| {
+        std::fs::write(folder.join("config.json"), "{\"n").unwrap()
+    });
+    check("no weights", &|folder| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+    });
+    check("weights are cut", &|folder| {
+        let path = folder.join("model.safetensors");
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    });
+    check("weights are empty", &|folder| {
+        std::fs::write(folder.join("model.safetensors"), []).unwrap();
+    });
+    check("weights in shards", &|folder| {
+        let path = folder.join("model.safetensors");
+        std::fs::rename(&path, folder.join("model.safetensors.index.json")).unwrap();
+    });
+    check("unknown type", &|folder| {
+        change_config(folder, |words| words["model_type"] = "mamba".into())
+    });
+    check("odd heads", &|folder| {
+        change_config(folder, |words| words["n_head"] = 5.into())
+    });
+    check("no layers", &|folder| {
+        change_config(folder, |words| words["n_layer"] = 0.into())
+    });
+    check("huge width", &|folder| {
+        change_config(folder, |words| words["n_embd"] = u64::MAX.into())
+    });
+    check("wrong type", &|folder| {
+        change_config(folder, |words| words["n_head"] = "four".into())
+    });
+    check("unknown activation", &|folder| {
+        change_config(folder, |words| words["activation_function"] = "mish".into());
+    });
+    check("unsupported setting", &|folder| {
+        change_config(folder, |words| {
+            words["scale_attn_by_inverse_layer_idx"] = true.into()
+        });
+    });
+    insta::assert_snapshot!(errors.join("\n"));
+}

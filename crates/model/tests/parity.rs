@@ -1,0 +1,229 @@
+//! Parity with PyTorch and transformers: values and gradients against the golden data of `fixtures/`, which
+//! `reference/goldens.py` makes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use attentive_model::checkpoint::{self, TensorFile, saved_tensors};
+use attentive_model::{Extras, Input, LanguageModel, Recorder, parameters};
+use attentive_tensor::cross_entropy;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+const MODELS: [&str; 3] = ["gpt2", "llama", "llama-tied"];
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
+}
+
+struct Golden {
+    file: TensorFile,
+    model: LanguageModel,
+    device: Device,
+}
+
+impl Golden {
+    fn open(name: &str, device: Device) -> Self {
+        let folder = fixture(name);
+        let (model, _) = checkpoint::load(&folder, &device).unwrap();
+        let file = TensorFile::open(&folder.join("golden.safetensors")).unwrap();
+        Self {
+            file,
+            model,
+            device,
+        }
+    }
+
+    fn ids(&self, name: &str) -> Tensor<2, Int> {
+        let shape = self.file.shape(name).unwrap().to_vec();
+        let data = TensorData::new(self.file.integers(name).unwrap(), shape);
+        Tensor::from_data(data, &self.device)
+    }
+
+    /// The largest difference from the golden tensor, relative to its largest value.
+    fn difference<const D: usize>(&self, name: &str, ours: Tensor<D>) -> f32 {
+        assert_eq!(
+            ours.dims().as_slice(),
+            self.file.shape(name).unwrap(),
+            "{name}"
+        );
+        difference(&numbers(ours.into_data()), &self.file.floats(name).unwrap())
+    }
+}
+
+fn numbers(data: TensorData) -> Vec<f32> {
+    data.try_to_vec::<f32>().unwrap()
+}
+
+fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+    let pairs = ours.iter().zip(theirs);
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest
+}
+
+#[test]
+fn logits_hidden_states_and_attentions_are_those_of_transformers() {
+    for name in MODELS {
+        let golden = Golden::open(name, Device::flex());
+        let mut recorder = Recorder {
+            keep_weights: true,
+            ..Recorder::default()
+        };
+        let extras = Extras {
+            observer: Some(&mut recorder),
+            ..Extras::default()
+        };
+        let output = golden
+            .model
+            .forward(Input::new(golden.ids("input_ids")), extras);
+        let check = |what: &str, difference: f32| {
+            assert!(difference < 1e-5, "{name}: {what} differs by {difference}");
+        };
+        check("logits", golden.difference("logits", output.logits));
+        check(
+            "last",
+            golden.difference("last_hidden_state", output.hidden),
+        );
+        // Transformers gives the last hidden state after the final norm, in the place of the last block's output.
+        let layers = golden.model.config().layers();
+        recorder.hidden.remove(layers);
+        for (i, (_, hidden)) in recorder.hidden.into_iter().enumerate() {
+            let key = format!("hidden_states.{i}");
+            check(&key, golden.difference(&key, hidden));
+        }
+        assert_eq!(recorder.weights.len(), layers);
+        for (i, weights) in recorder.weights.into_iter().enumerate() {
+            let key = format!("attentions.{i}");
+            check(&key, golden.difference(&key, weights));
+        }
+    }
+}
+
+#[test]
+fn padding_on_either_side_has_no_effect_on_real_positions() {
+    for name in MODELS {
+        let golden = Golden::open(name, Device::flex());
+        let mask = golden.file.integers("padded.attention_mask").unwrap();
+        let [rows, length] = golden.ids("padded.input_ids").dims();
+        let keys = mask
+            .chunks(length)
+            .map(|row| {
+                let start = row.iter().position(|it| *it == 1).unwrap();
+                start..start + row.iter().filter(|it| **it == 1).count()
+            })
+            .collect();
+        let input = Input {
+            keys: Some(keys),
+            ..Input::new(golden.ids("padded.input_ids"))
+        };
+        let logits = numbers(
+            golden
+                .model
+                .forward(input, Extras::default())
+                .logits
+                .into_data(),
+        );
+        let theirs = golden.file.floats("padded.logits").unwrap();
+        let vocabulary = golden.model.config().vocabulary;
+        for position in (0..rows * length).filter(|i| mask[*i] == 1) {
+            let at = position * vocabulary..(position + 1) * vocabulary;
+            let apart = difference(&logits[at.clone()], &theirs[at]);
+            assert!(
+                apart < 1e-5,
+                "{name}: position {position} differs by {apart}"
+            );
+        }
+    }
+}
+
+#[test]
+fn positions_can_be_given() {
+    for name in MODELS {
+        let golden = Golden::open(name, Device::flex());
+        let input = Input {
+            positions: Some(golden.ids("positioned.position_ids")),
+            ..Input::new(golden.ids("positioned.input_ids"))
+        };
+        let output = golden.model.forward(input, Extras::default());
+        let apart = golden.difference("positioned.logits", output.logits);
+        assert!(apart < 1e-5, "{name}: logits differ by {apart}");
+    }
+}
+
+#[test]
+fn the_loss_and_every_gradient_are_those_of_pytorch() {
+    for name in MODELS {
+        let golden = Golden::open(name, Device::flex().autodiff());
+        let loss = |smoothing: f64| {
+            let ids = golden.ids("loss.input_ids");
+            let count = ids.shape().num_elements();
+            let logits = golden
+                .model
+                .forward(Input::new(ids), Extras::default())
+                .logits;
+            let [_, _, vocabulary] = logits.dims();
+            let targets = golden.ids("loss.targets").reshape([count]);
+            cross_entropy(logits.reshape([count, vocabulary]), targets, smoothing)
+        };
+        let value = loss(0.0);
+        let apart = golden.difference("loss.value", value.clone());
+        assert!(apart < 1e-5, "{name}: the loss differs by {apart}");
+        let apart = golden.difference("smoothed.value", loss(0.1));
+        assert!(apart < 1e-5, "{name}: the smoothed loss differs by {apart}");
+
+        let gradients = gradients(&golden.model, &value);
+        assert_eq!(gradients.len(), parameters(&golden.model).len());
+        for (their_name, data) in saved_tensors(golden.model.config(), gradients) {
+            let theirs = golden
+                .file
+                .floats(&format!("gradient.{their_name}"))
+                .unwrap();
+            let ours = numbers(data);
+            let norm = |it: &[f32]| it.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+            let gap: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let apart = norm(&gap) / norm(&theirs);
+            assert!(
+                apart < 1e-4,
+                "{name}: gradient of {their_name} differs by {apart}"
+            );
+        }
+    }
+}
+
+/// The gradient of each parameter, by our name.
+fn gradients(model: &LanguageModel, loss: &Tensor<1>) -> BTreeMap<String, TensorData> {
+    struct Collector(burn::tensor::Gradients, Vec<TensorData>);
+    impl ModuleVisitor for Collector {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.1.push(param.val().grad(&self.0).unwrap().into_data());
+        }
+    }
+    let mut collector = Collector(loss.backward(), Vec::new());
+    model.visit(&mut collector);
+    let names = parameters(model).into_iter().map(|it| it.name);
+    names.zip(collector.1).collect()
+}
+
+#[test]
+fn half_precision_files_load() {
+    for kind in ["float16", "bfloat16"] {
+        let source = fixture("gpt2-dtypes");
+        let folder = tempfile::tempdir().unwrap();
+        let copy = |from: String, to: &str| {
+            std::fs::copy(source.join(from), folder.path().join(to)).unwrap();
+        };
+        copy("config.json".to_owned(), "config.json");
+        copy(format!("{kind}.safetensors"), "model.safetensors");
+        copy("golden.safetensors".to_owned(), "golden.safetensors");
+        let (model, _) = checkpoint::load(folder.path(), &Device::flex()).unwrap();
+        let file = TensorFile::open(&folder.path().join("golden.safetensors")).unwrap();
+        let ids = TensorData::new(file.integers("input_ids").unwrap(), [2, 24]);
+        let ids = Tensor::from_data(ids, &Device::flex());
+        let logits = model.forward(Input::new(ids), Extras::default()).logits;
+        let theirs = file.floats(&format!("{kind}.logits")).unwrap();
+        let apart = difference(&numbers(logits.into_data()), &theirs);
+        assert!(apart < 1e-5, "{kind}: logits differ by {apart}");
+    }
+}

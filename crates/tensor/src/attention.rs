@@ -1,0 +1,136 @@
+//! Scaled dot-product attention over projected heads. Vaswani et al. 2017.
+//!
+//! Grouped heads (Ainslie et al. 2023) need no copy of the keys: the queries of a group stand below each other.
+//!
+//! ```text
+//!  query heads   0 1 2 3 4 5      6 query heads, 2 key-value heads:
+//!                |-|-| |-|-|      queries [batch, 2, 3 · queries, width]
+//!  key-value       0     1        keys    [batch, 2, keys, width]
+//! ```
+
+use burn::tensor::Tensor;
+
+use crate::{Mask, Randomness, dropout};
+
+/// The context of each query, `[batch, heads, queries, value_width]`.
+///
+/// `query` is `[batch, heads, queries, head_width]`, `key` and `value` `[batch, key_value_heads, keys, …]`.
+/// A query with nothing to attend to gets zeros.
+pub fn attention(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    mask: &Mask,
+    scale: f64,
+    dropout_probability: f64,
+    randomness: Option<&mut Randomness>,
+) -> Tensor<4> {
+    let weights = attention_weights(query, key, mask, scale);
+    apply_weights(dropout(weights, dropout_probability, randomness), value)
+}
+
+/// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where nothing is allowed.
+pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, mask: &Mask, scale: f64) -> Tensor<4> {
+    let [batch, heads, queries, head_width] = query.dims();
+    let [_, key_value_heads, keys, key_width] = key.dims();
+    assert!(
+        head_width == key_width && heads.is_multiple_of(key_value_heads),
+        "attention: queries {:?} do not fit keys {:?}",
+        query.dims(),
+        key.dims()
+    );
+    let device = query.device();
+    let group = heads / key_value_heads;
+    let scores = (query * scale)
+        .reshape([batch, key_value_heads, group * queries, head_width])
+        .matmul(key.swap_dims(2, 3))
+        .reshape([batch, heads, queries, keys]);
+    let scores = match mask.forbidden(batch, queries, keys, &device) {
+        Some(forbidden) => scores.mask_fill(
+            forbidden.expand([batch, heads, queries, keys]),
+            f32::NEG_INFINITY,
+        ),
+        None => scores,
+    };
+    softmax_or_zeros(scores)
+}
+
+/// The weighted sums of the values, `[batch, heads, queries, value_width]`.
+pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+    let [batch, heads, queries, keys] = weights.dims();
+    let [_, key_value_heads, value_keys, value_width] = value.dims();
+    assert!(
+        keys == value_keys && heads.is_multiple_of(key_value_heads),
+        "attention: weights {:?} do not fit values {:?}",
+        weights.dims(),
+        value.dims()
+    );
+    let group = heads / key_value_heads;
+    weights
+        .reshape([batch, key_value_heads, group * queries, keys])
+        .matmul(value)
+        .reshape([batch, heads, queries, value_width])
+}
+
+/// Softmax over the last axis; a row of nothing but minus infinity gives zeros instead of NaN.
+fn softmax_or_zeros(scores: Tensor<4>) -> Tensor<4> {
+    let largest = scores.clone().detach().max_dim(3);
+    let empty = largest.clone().equal_scalar(f32::NEG_INFINITY);
+    let exponentials = (scores - largest.mask_fill(empty.clone(), 0.0)).exp();
+    let sums = exponentials.clone().sum_dim(3).mask_fill(empty, 1.0);
+    exponentials / sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Distribution};
+
+    fn heads(batch: usize, heads: usize, length: usize, width: usize) -> Tensor<4> {
+        let device = Device::flex();
+        device.seed(3);
+        Tensor::random(
+            [batch, heads, length, width],
+            Distribution::Default,
+            &device,
+        )
+    }
+
+    #[test]
+    fn rows_sum_to_one_and_an_empty_row_is_zeros() {
+        let (q, k) = (heads(2, 4, 3, 8), heads(2, 2, 5, 8));
+        let mask = Mask::causal().with_keys(vec![0..5, 3..5]);
+        let weights = attention_weights(q, k.clone(), &mask, 0.3);
+        let sums = weights
+            .clone()
+            .sum_dim(3)
+            .into_data()
+            .try_to_vec::<f32>()
+            .unwrap();
+        // Queries stand at positions 2, 3, 4; in row 1 the keys before 3 are padding, so its first query sees none.
+        for (i, sum) in sums.iter().enumerate() {
+            let expected = if i >= 12 && i % 3 == 0 { 0.0 } else { 1.0 };
+            assert!((sum - expected).abs() < 1e-6, "row {i} sums to {sum}");
+        }
+        let context = apply_weights(weights, k)
+            .into_data()
+            .try_to_vec::<f32>()
+            .unwrap();
+        assert!(context.iter().all(|x| x.is_finite()));
+    }
+
+    #[test]
+    fn grouped_heads_equal_repeated_keys() {
+        let (q, k, v) = (heads(2, 6, 4, 8), heads(2, 2, 4, 8), heads(2, 2, 4, 5));
+        let repeat = |x: Tensor<4>| {
+            let [b, h, l, w] = x.dims();
+            x.reshape([b, h, 1, l * w])
+                .repeat_dim(2, 3)
+                .reshape([b, h * 3, l, w])
+        };
+        let mask = Mask::causal();
+        let grouped = attention(q.clone(), k.clone(), v.clone(), &mask, 0.35, 0.0, None);
+        let repeated = attention(q, repeat(k), repeat(v), &mask, 0.35, 0.0, None);
+        assert!(grouped.all_close(repeated, Some(1e-5), Some(1e-6)));
+    }
+}

@@ -1,0 +1,40 @@
+//! Softmax and cross-entropy with ignored targets and label smoothing (Szegedy et al. 2015).
+
+use burn::tensor::{Int, Tensor, activation::log_softmax};
+
+/// A target that takes no part in the loss, as PyTorch and Hugging Face mark it.
+pub const IGNORED_TARGET: i64 = -100;
+
+/// Mean cross-entropy in nats, over the targets that are not ignored (zero where all are), of `logits` `[rows, vocabulary]` against `targets` `[rows]`.
+///
+/// With smoothing `s`, the target keeps `1 - s` of the probability and `s` is spread evenly over the vocabulary.
+pub fn cross_entropy(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
+    label_smoothing: f64,
+) -> Tensor<1> {
+    let [rows, vocabulary] = logits.dims();
+    assert_eq!(
+        rows,
+        targets.dims()[0],
+        "cross_entropy: logits {:?} do not fit targets {:?}",
+        [rows, vocabulary],
+        targets.dims()
+    );
+    let ignored = targets.clone().equal_scalar(IGNORED_TARGET as i32);
+    let counted = ignored.clone().bool_not().float();
+    let targets = targets.mask_fill(ignored, 0);
+    let logs = log_softmax(logits, 1);
+    let hits = logs
+        .clone()
+        .gather(1, targets.reshape([rows, 1]))
+        .reshape([rows]);
+    let hits = if label_smoothing > 0.0 {
+        let spread = logs.mean_dim(1).reshape([rows]);
+        hits * (1.0 - label_smoothing) + spread * label_smoothing
+    } else {
+        hits
+    };
+    let count = counted.clone().sum().clamp_min(1.0);
+    (hits * counted).sum().neg() / count
+}

@@ -1,0 +1,86 @@
+//! A mask as a description of who may attend to whom; only the composed reference turns it into a matrix.
+
+use std::ops::Range;
+
+use burn::tensor::{Bool, Device, Tensor, TensorData};
+
+/// Which keys each query may attend to.
+///
+/// The queries are taken to be the last of the keys' positions, so that one description serves a whole pass
+/// and a cached one: with 10 keys and 2 queries, the queries stand at positions 8 and 9.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    causal: bool,
+    keys: Option<Vec<Range<usize>>>,
+}
+
+impl Mask {
+    /// Every query sees every key.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// A query sees its own position and the earlier ones.
+    pub fn causal() -> Self {
+        Self {
+            causal: true,
+            keys: None,
+        }
+    }
+
+    /// Only the keys in this range, one range per batch row, are real; the others are padding.
+    pub fn with_keys(mut self, keys: Vec<Range<usize>>) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// The range of real keys of each batch row, where there is padding.
+    pub fn keys(&self) -> Option<&[Range<usize>]> {
+        self.keys.as_deref()
+    }
+
+    /// Whether `query` (an index among the keys' positions) may attend to `key` in batch row `row`.
+    pub fn allows(&self, row: usize, query: usize, key: usize) -> bool {
+        (!self.causal || key <= query)
+            && self
+                .keys
+                .as_ref()
+                .is_none_or(|keys| keys[row].contains(&key))
+    }
+
+    /// The matrix `[batch or 1, 1, queries, keys]` of forbidden pairs, or nothing when all pairs are allowed.
+    pub fn forbidden(
+        &self,
+        batch: usize,
+        queries: usize,
+        keys: usize,
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        assert!(
+            queries <= keys || !self.causal,
+            "mask: {queries} causal queries need at least as many keys, not {keys}"
+        );
+        // A single causal query is the newest position: nothing is later than it.
+        if self.keys.is_none() && (!self.causal || queries == 1) {
+            return None;
+        }
+        if let Some(ranges) = &self.keys {
+            assert_eq!(
+                ranges.len(),
+                batch,
+                "mask: {} padded rows do not fit a batch of {batch}",
+                ranges.len()
+            );
+        }
+        let rows = if self.keys.is_some() { batch } else { 1 };
+        let first = keys.saturating_sub(queries);
+        let mut forbidden = Vec::with_capacity(rows * queries * keys);
+        for row in 0..rows {
+            for query in 0..queries {
+                forbidden.extend((0..keys).map(|key| !self.allows(row, first + query, key)));
+            }
+        }
+        let data = TensorData::new(forbidden, [rows, 1, queries, keys]);
+        Some(Tensor::from_data(data, device))
+    }
+}

@@ -1,0 +1,38 @@
+//! The plots, a few to a file. Each tells a whole story with the teller's cast: opening, plot, closing.
+//!
+//! To add a plot, write a function here and name it in [`PLOTS`]. Every sentence must be right for every cast: use
+//! the pronouns of the person, never "they" for one, and speak only of things that were introduced.
+
+mod finding;
+mod kindness;
+mod learning;
+mod making;
+mod quarrels;
+mod travel;
+mod weather;
+
+use super::teller::Teller;
+
+/// All plots, each as likely as the others.
+pub(super) const PLOTS: &[fn(&mut Teller)] = &[
+    finding::lost_and_found,
+    finding::hide_and_seek,
+    finding::found_and_returned,
+    kindness::animal_in_need,
+    kindness::shared_meal,
+    kindness::new_in_town,
+    learning::new_skill,
+    learning::noise_at_night,
+    learning::the_race,
+    making::handmade_gift,
+    making::the_seed,
+    making::surprise_party,
+    quarrels::both_want_it,
+    quarrels::broken_by_accident,
+    quarrels::unkind_words,
+    travel::day_trip,
+    travel::the_visit,
+    weather::rain_changes_the_plan,
+    weather::first_snow,
+    weather::strong_wind,
+];

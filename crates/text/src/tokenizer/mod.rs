@@ -1,0 +1,162 @@
+//! The tokenizer: text to ids and back, over the standard `tokenizer.json` format of Hugging Face.
+
+mod alphabet;
+mod encoding;
+mod train;
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tokenizers::DecoderWrapper;
+
+use crate::TextError;
+use encoding::EncodingRules;
+
+/// The special token that stands between documents, as in GPT-2.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// Which tokenizer to train.
+// Struct variants, even the empty ones, so that serde refuses unknown keys in each of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TokenizerConfig {
+    /// One id per distinct character of the corpus, in the order of their code points; no special tokens.
+    Characters {},
+    /// One id per byte (id = byte value), and [`END_OF_TEXT`] as id 256.
+    Bytes {},
+    /// Byte-level byte pair encoding. Sennrich et al. 2016, Radford et al. 2019.
+    Bpe {
+        /// Ids in all: 256 bytes, [`END_OF_TEXT`] and merges. Fewer are learned when the corpus has no more pairs
+        /// that occur twice.
+        vocabulary: usize,
+    },
+}
+
+/// Turns text into ids and ids into text.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    rules: EncodingRules,
+    vocabulary: usize,
+    end_of_text: Option<u32>,
+}
+
+impl Tokenizer {
+    /// Trains a tokenizer on `documents`. The same documents give the same tokenizer, byte for byte.
+    pub fn train(config: &TokenizerConfig, documents: &[String]) -> Result<Self, TextError> {
+        train::train(config, documents).map(Self::wrap)
+    }
+
+    /// Reads a Hugging Face `tokenizer.json`.
+    ///
+    /// Truncation and padding that the file asks for are switched off: how long sequences are is the caller's
+    /// decision, and a corpus must never be cut short without a word.
+    pub fn load(path: &Path) -> Result<Self, TextError> {
+        let bytes = crate::corpus::read_bytes(path)?;
+        let broken = |cause: String| TextError::BrokenTokenizer {
+            path: path.to_owned(),
+            cause,
+        };
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(bytes).map_err(|cause| broken(cause.to_string()))?;
+        inner
+            .with_truncation(None)
+            .map_err(|cause| broken(cause.to_string()))?;
+        inner.with_padding(None);
+        if inner.get_vocab_size(true) == 0 {
+            return Err(broken("its vocabulary is empty".to_owned()));
+        }
+        Ok(Self::wrap(inner))
+    }
+
+    /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too.
+    pub fn to_json(&self) -> String {
+        self.inner
+            .to_string(true)
+            .expect("a tokenizer in memory can always be written as JSON")
+    }
+
+    /// The ids of `text`, with the special tokens that the tokenizer's own post-processor adds.
+    ///
+    /// The text of a special token, such as [`END_OF_TEXT`], becomes that token's id; [`Tokenizer::decode`] then
+    /// leaves it out.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        self.rules.refuse_unknown(text, 0)?;
+        let encoding = self
+            .inner
+            .encode_fast(text, true)
+            .map_err(TextError::tokenizer)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of `text` without added special tokens, as corpora need it. Long text is encoded in parallel.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let mut ids = Vec::new();
+        self.rules
+            .encode_documents(&self.inner, &[text], |_, piece| {
+                ids.extend_from_slice(piece)
+            })?;
+        Ok(ids)
+    }
+
+    /// The ids of each document, without added special tokens; an error comes with the document's index.
+    pub(crate) fn encode_documents<S: AsRef<str>>(
+        &self,
+        documents: &[S],
+    ) -> Result<Vec<Vec<u32>>, encoding::DocumentError> {
+        let mut ids = vec![Vec::new(); documents.len()];
+        self.rules
+            .encode_documents(&self.inner, documents, |document, piece| {
+                ids[document].extend_from_slice(piece);
+            })?;
+        Ok(ids)
+    }
+
+    /// The text of `ids`. Special tokens are left out; bytes that form no character become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, TextError> {
+        ids.iter().try_for_each(|&id| self.token(id).map(drop))?;
+        self.inner.decode(ids, true).map_err(TextError::tokenizer)
+    }
+
+    /// Size of the table of embeddings that the ids need: the largest id plus one.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The id of [`END_OF_TEXT`], if the vocabulary has it.
+    pub fn end_of_text(&self) -> Option<u32> {
+        self.end_of_text
+    }
+
+    /// The token as written in the vocabulary.
+    pub(crate) fn token(&self, id: u32) -> Result<String, TextError> {
+        let unknown = TextError::UnknownId {
+            id,
+            vocabulary: self.vocabulary,
+        };
+        self.inner.id_to_token(id).ok_or(unknown)
+    }
+
+    /// Whether decoding leaves this token out.
+    pub(crate) fn is_special(&self, token: &str) -> bool {
+        self.inner.get_added_vocabulary().is_special_token(token)
+    }
+
+    /// The decoder, which says how tokens join into text.
+    pub(crate) fn decoder(&self) -> Option<&DecoderWrapper> {
+        self.inner.get_decoder()
+    }
+
+    fn wrap(inner: tokenizers::Tokenizer) -> Self {
+        let largest = inner.get_vocab(true).into_values().max();
+        Self {
+            rules: EncodingRules::of(&inner),
+            vocabulary: largest.map_or(0, |id| id as usize + 1),
+            end_of_text: inner.token_to_id(END_OF_TEXT),
+            inner,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! The three kinds of tokenizer: round trips, determinism, chunked encoding, refusals.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Corpus;
+
+static DOCUMENTS: LazyLock<Vec<String>> =
+    LazyLock::new(|| Corpus::stories(1, 200).documents().to_vec());
+static BYTES: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bytes {}));
+static BPE: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bpe { vocabulary: 600 }));
+static CHARACTERS: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Characters {}));
+
+fn train(config: TokenizerConfig) -> Tokenizer {
+    Tokenizer::train(&config, &DOCUMENTS).expect("training on stories")
+}
+
+fn check_round_trip(tokenizer: &Tokenizer, text: &str) {
+    let ids = tokenizer.encode(text).expect("encoding");
+    assert_eq!(tokenizer.decode(&ids).expect("decoding"), text);
+    assert_eq!(
+        tokenizer.encode_plain(text).expect("encoding"),
+        ids,
+        "these kinds add no special tokens"
+    );
+}
+
+#[test]
+fn characters_are_sorted_and_alone() {
+    let tokenizer = Tokenizer::train(
+        &TokenizerConfig::Characters {},
+        &["cab".into(), "é\na".into()],
+    )
+    .expect("training");
+    assert_eq!(tokenizer.vocabulary(), 5);
+    assert_eq!(tokenizer.end_of_text(), None);
+    assert_eq!(
+        tokenizer.encode("\nabcé").expect("encoding"),
+        [0, 1, 2, 3, 4]
+    );
+}
+
+#[test]
+fn an_unknown_character_is_an_error() {
+    let tokenizer =
+        Tokenizer::train(&TokenizerConfig::Characters {}, &["cabé".into()]).expect("training");
+    for (text, offset) in [("aéx", 3), ("xa", 0), ("axb", 1), ("x", 0)] {
+        for result in [tokenizer.encode(text), tokenizer.encode_plain(text)] {
+            match result {
+                Err(TextError::UnknownCharacter {
+                    character: 'x',
+                    offset: found,
+                    ..
+                }) => assert_eq!(found, offset),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+    // Far into a long text, beyond the first chunks.
+    let long = "cab\n"
+        .repeat(30_000)
+        .replace('\n', "é\n")
+        .replace('\n', "é")
+        + "x";
+    match tokenizer.encode_plain(&long) {
+        Err(TextError::UnknownCharacter { offset, .. }) => assert_eq!(offset, long.len() - 1),
+        other => panic!("{:?}", other.map(|ids| ids.len())),
+    }
+}
+
+#[test]
+fn bytes_are_their_own_ids() {
+    assert_eq!(BYTES.vocabulary(), 257);
+    assert_eq!(BYTES.end_of_text(), Some(256));
+    assert_eq!(
+        BYTES.encode("a é\n<|endoftext|>").expect("encoding"),
+        [97, 32, 0xC3, 0xA9, 10, 256]
+    );
+}
+
+#[test]
+fn pairs_fill_the_vocabulary() {
+    assert_eq!(BPE.vocabulary(), 600);
+    assert!(BPE.end_of_text().is_some());
+    let ids = BPE.encode("Once upon a time").expect("encoding");
+    assert!(ids.len() < 8, "{ids:?}");
+}
+
+#[test]
+fn a_vocabulary_too_small_for_bytes_is_refused() {
+    let error = Tokenizer::train(&TokenizerConfig::Bpe { vocabulary: 256 }, &DOCUMENTS)
+        .expect_err("too small");
+    insta::assert_snapshot!(error, @"a bpe vocabulary of 256 is too small; it must be between 257 (256 bytes and the end of text) and 4294967295");
+    assert!(Tokenizer::train(&TokenizerConfig::Bpe { vocabulary: 257 }, &DOCUMENTS).is_ok());
+}
+
+#[test]
+fn no_text_is_refused() {
+    for config in [
+        TokenizerConfig::Characters {},
+        TokenizerConfig::Bpe { vocabulary: 300 },
+    ] {
+        assert!(matches!(
+            Tokenizer::train(&config, &[String::new()]),
+            Err(TextError::EmptyCorpus)
+        ));
+    }
+}
+
+#[test]
+fn training_twice_gives_the_same_bytes() {
+    for config in [
+        TokenizerConfig::Characters {},
+        TokenizerConfig::Bytes {},
+        TokenizerConfig::Bpe { vocabulary: 2000 },
+    ] {
+        let first = train(config.clone()).to_json();
+        for _ in 0..3 {
+            assert!(
+                first == train(config.clone()).to_json(),
+                "{config:?} differs"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_written_tokenizer_loads_again() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("tokenizer.json");
+    for tokenizer in [&*CHARACTERS, &*BYTES, &*BPE] {
+        std::fs::write(&path, tokenizer.to_json()).expect("writing");
+        let loaded = Tokenizer::load(&path).expect("loading");
+        assert_eq!(loaded.to_json(), tokenizer.to_json());
+        let text = &DOCUMENTS[0];
+        assert_eq!(
+            loaded.encode(text).expect("encoding"),
+            tokenizer.encode(text).expect("encoding")
+        );
+        assert_eq!(loaded.vocabulary(), tokenizer.vocabulary());
+    }
+}
+
+#[test]
+fn a_broken_file_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("tokenizer.json");
+    std::fs::write(&path, "{\"model\": 3}").expect("writing");
+    assert!(matches!(
+        Tokenizer::load(&path),
+        Err(TextError::BrokenTokenizer { .. })
+    ));
+    assert!(matches!(
+        Tokenizer::load(&path.with_extension("gone")),
+        Err(TextError::MissingFile { .. })
+    ));
+    assert!(matches!(
+        Tokenizer::load(directory.path()),
+        Err(TextError::Directory { .. })
+    ));
+}
+
+#[test]
+fn truncation_in_the_file_is_switched_off() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("tokenizer.json");
+    let truncation = "\"truncation\": {\"direction\": \"Right\", \"max_length\": 2, \"strategy\": \"LongestFirst\", \"stride\": 0}";
+    std::fs::write(
+        &path,
+        BYTES.to_json().replace("\"truncation\": null", truncation),
+    )
+    .expect("writing");
+    assert_eq!(
+        Tokenizer::load(&path)
+            .expect("loading")
+            .encode("four")
+            .expect("encoding")
+            .len(),
+        4
+    );
+}
+
+#[test]
+fn ids_outside_the_vocabulary_are_refused() {
+    let error = BYTES.decode(&[65, 257]).expect_err("257 is outside");
+    insta::assert_snapshot!(error, @"the token id 257 is outside the vocabulary of 257; use the tokenizer that made the ids");
+}
+
+#[test]
+fn special_tokens_are_left_out_of_text() {
+    assert_eq!(BYTES.decode(&[65, 256, 66]).expect("decoding"), "AB");
+}
+
+#[test]
+fn configs_refuse_unknown_keys() {
+    let good: TokenizerConfig =
+        serde_json::from_str(r#"{"kind": "bpe", "vocabulary": 300}"#).expect("a good config");
+    assert_eq!(good, TokenizerConfig::Bpe { vocabulary: 300 });
+    assert!(serde_json::from_str::<TokenizerConfig>(r#"{"kind": "characters"}"#).is_ok());
+    assert!(
+        serde_json::from_str::<TokenizerConfig>(r#"{"kind": "characters", "vocabulary": 3}"#)
+            .is_err()
+    );
+    assert!(serde_json::from_str::<TokenizerConfig>(r#"{"kind": "words"}"#).is_err());
+}
+
+/// Text that is hard for cuts: many kinds of whitespace, contractions, several scripts, the special token.
+fn hard_text() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "\n",
+        "\r\n",
+        " ",
+        "\t",
+        "\u{a0}",
+        "\u{85}",
+        "\u{2028}",
+        "\u{180e}",
+        "\u{3000}",
+        "a",
+        "don't",
+        "'ll",
+        "'",
+        "7",
+        "٣",
+        "é",
+        "日本",
+        "🦀",
+        "!",
+        "...",
+        "\u{0}",
+        "\u{fffd}",
+        END_OF_TEXT,
+    ]);
+    prop::collection::vec(pieces, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn bytes_and_pairs_keep_any_text(text in any::<String>()) {
+        check_round_trip(&BYTES, &text);
+        check_round_trip(&BPE, &text);
+    }
+
+    #[test]
+    fn characters_keep_known_text(text in "[a-zA-Z ,.!]{0,80}") {
+        let known = |character: &char| DOCUMENTS.iter().any(|document| document.contains(*character));
+        check_round_trip(&CHARACTERS, &text.chars().filter(known).collect::<String>());
+    }
+
+    #[test]
+    fn chunks_change_nothing(text in hard_text(), least in 1usize..20) {
+        for tokenizer in [&*BYTES, &*BPE] {
+            let whole = tokenizer.encode(&text).expect("encoding");
+            let chunked: Vec<u32> = crate::chunks::chunks(&text, least)
+                .into_iter()
+                .flat_map(|chunk| tokenizer.encode(chunk).expect("encoding"))
+                .collect();
+            prop_assert_eq!(whole, chunked);
+        }
+    }
+}
+
+#[test]
+fn a_long_document_is_encoded_as_a_whole() {
+    let text = DOCUMENTS.concat().repeat(5);
+    for tokenizer in [&*CHARACTERS, &*BYTES, &*BPE] {
+        assert!(
+            tokenizer.rules.chunks_text(),
+            "our own tokenizers must be fast"
+        );
+        assert!(
+            tokenizer.encode_plain(&text).expect("encoding")
+                == tokenizer.encode(&text).expect("encoding")
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! Training: recipes, objectives, the optimizer, the schedule, and one loop that reads from top to bottom.
+
+mod adamw;
+mod data;
+mod error;
+mod event;
+mod gradients;
+mod objective;
+mod recipe;
+mod recipe_text;
+pub mod recipes;
+mod run_folder;
+mod schedule;
+mod state;
+mod trainer;
+
+pub use adamw::{AdamW, AdamWConfig};
+pub use data::{Data, DataConfig};
+pub use error::TrainingError;
+pub use event::{Event, Listener, Outcome};
+pub use gradients::Gradients;
+pub use objective::{Batch, ObjectiveConfig};
+pub use recipe::{Recipe, SampleConfig, TrainingConfig};
+pub use recipe_text::RecipeError;
+pub use run_folder::{Metric, RunFolder, Start};
+pub use schedule::ScheduleConfig;
+pub use state::State;
+pub use trainer::{Summary, Trainer};

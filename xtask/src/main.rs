@@ -1,0 +1,89 @@
+//! Tasks of the workspace: `cargo xtask check` before a commit, `cargo xtask goldens` to remake the fixtures.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+  check     formatting, clippy, all tests, documentation, and that the crates' arrows are those of ARCHITECTURE.md
+  goldens   remake fixtures/ with PyTorch and transformers (makes reference/.venv from PyPI; needs python3)";
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let done = match task.as_str() {
+        "check" => check(),
+        "goldens" => goldens(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    let deny = ["--", "-D", "warnings"];
+    cargo(&[&["clippy", "--workspace", "--all-targets"], &deny[..]].concat())?;
+    // The arrows are a test of this package, so they are among these; so are the documentation's examples.
+    cargo(&["test", "--workspace"])?;
+    run(cargo_command(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn goldens() -> Result<()> {
+    let reference = root().join("reference");
+    let environment = reference.join(".venv");
+    let python = environment.join("bin").join("python");
+    if !python.exists() {
+        println!(
+            "making {} with PyTorch and transformers from PyPI",
+            environment.display()
+        );
+        run(Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment))?;
+        let requirements = reference.join("requirements.txt");
+        run(Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--requirement"])
+            .arg(requirements))?;
+    }
+    run(Command::new(python).arg(reference.join("goldens.py")))
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    run(&mut cargo_command(arguments))
+}
+
+fn cargo_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    println!("> {command:?}");
+    let status = command
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("{command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed");
+    }
+    Ok(())
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask stands in the workspace")
+        .to_owned()
+}

@@ -1,0 +1,74 @@
+//! The arrows of ARCHITECTURE.md hold: each crate depends on exactly the crates that the document says, and only
+//! `kernels` may hold unsafe code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// Lines such as "- `model` → `tensor`" or "- `text` → nothing".
+fn documented() -> Arrows {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let names = |part: &str| -> Vec<String> {
+        part.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    text.lines()
+        .filter(|line| line.starts_with("- `"))
+        .filter_map(|line| line.split_once(" → "))
+        .map(|(from, to)| (names(from).remove(0), names(to).into_iter().collect()))
+        .collect()
+}
+
+/// What the manifests say, tests aside.
+fn actual() -> Arrows {
+    let mut arrows = Arrows::new();
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap();
+        let manifest = std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
+        let (_, after) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let section = after.split("\n[").next().unwrap();
+        let crates = section.lines().filter_map(|line| {
+            let name = line.split(['.', ' ', '=']).next()?;
+            match name {
+                "attentive" => Some("attentive".to_owned()),
+                name => name.strip_prefix("attentive-").map(str::to_owned),
+            }
+        });
+        let room = folder.file_name().into_string().unwrap();
+        arrows.insert(room, crates.collect());
+    }
+    arrows
+}
+
+#[test]
+fn crates_depend_on_what_the_architecture_says() {
+    let documented = documented();
+    assert!(documented.len() > 5, "ARCHITECTURE.md lists the arrows");
+    assert_eq!(actual(), documented);
+}
+
+#[test]
+fn every_crate_takes_the_shared_lints() {
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{}",
+            folder.display()
+        );
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+}

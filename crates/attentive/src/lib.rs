@@ -28,7 +28,10 @@
 //!     end: description.special.end,
 //! };
 //! let prompt = tokenizer.encode("Once upon a time")?;
-//! let done = generate(&model, Some(&tokenizer), &prompt, &config, |piece| print!("{}", piece.text))?;
+//! let done = generate(&model, Some(&tokenizer), &prompt, &config, |piece| {
+//!     print!("{}", piece.text);
+//!     std::ops::ControlFlow::Continue(())
+//! })?;
 //! # Ok(())
 //! # }
 //! ```

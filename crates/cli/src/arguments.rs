@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+/// The largest number that a recipe, which is TOML, can hold.
+const LARGEST_SEED: u64 = i64::MAX as u64;
+
 /// The whole transformer family: train, use and look inside.
 #[derive(Debug, Parser)]
 #[command(name = "attentive", version, disable_help_subcommand = true)]
@@ -55,14 +58,14 @@ pub struct Train {
     /// Change a value of the recipe; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
-    /// Go on with the run in the folder; begin if there is none
+    /// Go on with the run in the folder; if RECIPE is given and there is none, begin
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
     /// Remove the run in the folder and start anew
     #[arg(long)]
     pub overwrite: bool,
     /// Where all randomness starts, instead of the recipe's seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=LARGEST_SEED))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub device: DeviceArgument,
@@ -82,31 +85,51 @@ pub struct Generate {
     /// A model folder
     pub model: PathBuf,
     /// The text to continue [default: standard input, if it is not a terminal]
-    #[arg(long, value_name = "TEXT", conflicts_with = "ids")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with = "ids",
+        allow_hyphen_values = true
+    )]
     pub prompt: Option<String>,
     /// The token ids to continue, instead of a text
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
     /// The most tokens to make
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200,
+        allow_negative_numbers = true
+    )]
     pub max_tokens: usize,
     /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.8,
+        allow_negative_numbers = true
+    )]
     pub temperature: f64,
     /// Choose among the K likeliest tokens
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
     /// Choose among the likeliest tokens that together have probability P
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f64>,
     /// Makes tokens that already occurred less likely; 1 leaves them
-    #[arg(long, value_name = "R", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "R",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     pub repetition_penalty: f64,
     /// A string that ends the text; may be given several times
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
     /// Where the randomness starts [default: another each time]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=LARGEST_SEED))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub device: DeviceArgument,

@@ -8,6 +8,8 @@ use attentive::tensor::DeviceError;
 use attentive::text::TextError;
 use attentive::training::{RecipeError, TrainingError};
 
+use crate::output::note;
+
 /// A call that cannot mean anything: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -20,19 +22,55 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", sentence(error));
+    note(format_args!("error: {}", sentence(error)));
     ExitCode::from(if is_usage(error) { 2 } else { 1 })
 }
 
 /// The error and its causes, leaving out causes that the message already tells.
 fn sentence(error: &anyhow::Error) -> String {
+    if let Some(text) = error.downcast_ref().and_then(in_our_words) {
+        return text;
+    }
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {
             text = format!("{text}: {cause}");
         }
     }
+    if let Some(RecipeError::UnknownKey { place, .. }) = error.downcast_ref()
+        && place == "data: "
+    {
+        text += "; to train on files use --data";
+    }
     text
+}
+
+/// The advice of the library, where this program has options for it.
+fn in_our_words(error: &TrainingError) -> Option<String> {
+    let text = error.to_string();
+    let (what, _) = text.rsplit_once("; ")?;
+    let advice = match error {
+        TrainingError::Occupied { .. } => {
+            "give --resume to go on with it, --overwrite to start anew, or another --out"
+        }
+        TrainingError::Foreign { .. } | TrainingError::NotAFolder { .. } => "give another --out",
+        TrainingError::Running { .. } => "wait until it ends, or give another --out",
+        TrainingError::Changed { .. } => {
+            "give --resume without changing it, or --overwrite to start anew"
+        }
+        TrainingError::OtherData { .. } => "restore it, or give --overwrite to start anew",
+        TrainingError::Diverged { saved: true, .. } => {
+            "give --resume and a lower optimizer.learning_rate (--set) to go on from the last save"
+        }
+        TrainingError::Diverged { saved: false, .. } => {
+            "give --overwrite and a lower optimizer.learning_rate (--set) to start anew"
+        }
+        TrainingError::Text(TextError::MissingFile { .. }) => {
+            "check the path, or name the text to train on with --data"
+        }
+        _ => return None,
+    };
+    Some(format!("{what}; {advice}"))
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
@@ -42,7 +80,12 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<SamplingError>()
         || matches!(
             error.downcast_ref(),
-            Some(GenerationError::Sampling(_) | GenerationError::EmptyPrompt)
+            Some(
+                GenerationError::Sampling(_)
+                    | GenerationError::EmptyPrompt
+                    | GenerationError::LongPrompt { .. }
+                    | GenerationError::UnknownId { .. }
+            )
         )
         || matches!(
             error.downcast_ref(),
@@ -50,6 +93,10 @@ fn is_usage(error: &anyhow::Error) -> bool {
                 TrainingError::Recipe(_)
                     | TrainingError::Config(_)
                     | TrainingError::Occupied { .. }
+                    | TrainingError::Foreign { .. }
+                    | TrainingError::NotAFolder { .. }
+                    | TrainingError::FewerSteps { .. }
+                    | TrainingError::LongPrompt { .. }
                     | TrainingError::Changed { .. }
                     | TrainingError::SmallVocabulary { .. }
                     | TrainingError::Text(TextError::Vocabulary { .. })

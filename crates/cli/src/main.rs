@@ -5,16 +5,24 @@
 mod arguments;
 mod commands;
 mod failure;
+mod output;
 mod plot;
 mod progress;
+mod sample;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
-    match commands::run(arguments) {
+    // What is still in the buffer may fail to be written, which would otherwise go unnoticed.
+    let done = commands::run(arguments).and_then(|code| {
+        std::io::stdout().flush()?;
+        Ok(code)
+    });
+    match done {
         Ok(code) => code,
         Err(error) => failure::report(&error),
     }

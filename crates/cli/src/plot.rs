@@ -1,4 +1,4 @@
-//! `loss.svg`: both losses over the steps, redrawn at every evaluation.
+//! `loss.svg`: both losses over the steps, redrawn at every save and at the end.
 
 use anyhow::{Result, anyhow};
 use attentive::model::checkpoint::replace_file;
@@ -46,7 +46,9 @@ impl LossPlot {
 
 impl Listener for LossPlot {
     fn on(&mut self, event: &Event) {
-        if matches!(event, Event::Saved { .. }) && self.drawn.is_ok() {
+        // The end as well: the run may have been killed between its last save and the drawing.
+        let drawn = matches!(event, Event::Saved { .. } | Event::Ended { .. });
+        if drawn && self.drawn.is_ok() {
             self.drawn = self.draw();
         }
     }

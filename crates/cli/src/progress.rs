@@ -1,10 +1,15 @@
 //! What a training run shows while it runs: a bar on a terminal, plain lines elsewhere, JSON for programs.
 
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use attentive::training::{Event, Listener, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+
+use crate::output::note;
 
 /// A bar with step, losses, tokens per second and the time left.
 #[derive(Default)]
@@ -20,26 +25,29 @@ impl Listener for Bar {
         self.rate.on(event);
         match event {
             Event::Started { step, steps, .. } => {
-                eprintln!("{}", headline(event));
-                let style = "{bar:30} step {pos}/{len}  {msg}  left {eta}";
-                let style = ProgressStyle::with_template(style).expect("the template is right");
-                let bar = ProgressBar::new(*steps).with_style(style);
+                note(headline(event));
+                let bar = ProgressBar::new(*steps).with_style(style("  left {eta}"));
                 bar.set_position(*step);
                 bar.reset_eta();
                 self.bar = Some(bar);
             }
             Event::Stepped { step, loss, .. } => {
                 self.loss = *loss;
-                let message = self.message();
-                if let Some(bar) = &self.bar {
-                    bar.set_position(*step);
-                    bar.set_message(message);
-                }
+                self.refresh(*step);
             }
-            Event::Evaluated { held_out_loss, .. } => self.held_out_loss = Some(*held_out_loss),
+            Event::Evaluated {
+                step,
+                held_out_loss,
+                ..
+            } => {
+                self.held_out_loss = Some(*held_out_loss);
+                self.refresh(*step);
+            }
             Event::Saved { .. } => {}
             Event::Ended { .. } => {
                 if let Some(bar) = &self.bar {
+                    // A bar that stands still would say that no time is left, also after an interrupt.
+                    bar.set_style(style(""));
                     bar.abandon();
                 }
             }
@@ -47,7 +55,19 @@ impl Listener for Bar {
     }
 }
 
+fn style(end: &str) -> ProgressStyle {
+    let template = format!("{{bar:30}} step {{pos}}/{{len}}  {{msg}}{end}");
+    ProgressStyle::with_template(&template).expect("the template is right")
+}
+
 impl Bar {
+    fn refresh(&self, step: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(step);
+            bar.set_message(self.message());
+        }
+    }
+
     fn message(&self) -> String {
         let held_out = match self.held_out_loss {
             Some(loss) => format!("{loss:.3}"),
@@ -79,16 +99,13 @@ impl Listener for PlainLines {
             Event::Started { steps, .. } => {
                 self.steps = *steps;
                 self.last = Some(Instant::now());
-                eprintln!("{}", headline(event));
+                note(headline(event));
             }
             Event::Stepped { step, loss, .. } => {
                 if self.last.is_some_and(|last| last.elapsed() >= SILENCE) {
                     self.last = Some(Instant::now());
-                    eprintln!(
-                        "step {step}/{}  loss {loss:.4}  {}",
-                        self.steps,
-                        self.pace(*step)
-                    );
+                    let (steps, pace) = (self.steps, self.pace(*step));
+                    note(format_args!("step {step}/{steps}  loss {loss:.4}  {pace}"));
                 }
             }
             Event::Evaluated {
@@ -99,7 +116,9 @@ impl Listener for PlainLines {
                 self.last = Some(Instant::now());
                 let steps = self.steps;
                 let pace = self.pace(*step);
-                eprintln!("step {step}/{steps}  held-out loss {held_out_loss:.4}  {pace}");
+                note(format_args!(
+                    "step {step}/{steps}  held-out loss {held_out_loss:.4}  {pace}"
+                ));
             }
             Event::Saved { .. } | Event::Ended { .. } => {}
         }
@@ -116,12 +135,35 @@ impl PlainLines {
     }
 }
 
-/// Every event as a line of JSON.
-pub struct JsonLines;
+/// Every event as a line of JSON on standard output. When nobody reads it any more, the run is asked to stop.
+pub struct JsonLines {
+    stop: Arc<AtomicBool>,
+    written: std::io::Result<()>,
+}
+
+impl JsonLines {
+    /// Sets `stop` when the lines cannot be written.
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        Self {
+            stop,
+            written: Ok(()),
+        }
+    }
+
+    /// The first thing that went wrong with writing.
+    pub fn finish(self) -> std::io::Result<()> {
+        self.written
+    }
+}
 
 impl Listener for JsonLines {
     fn on(&mut self, event: &Event) {
-        println!("{}", words(event));
+        if self.written.is_ok() {
+            self.written = writeln!(std::io::stdout(), "{}", words(event));
+        }
+        if self.written.is_err() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
     }
 }
 

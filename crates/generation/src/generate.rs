@@ -1,5 +1,7 @@
 //! The decoding loop: read, choose, stream, until something says stop.
 
+use std::ops::ControlFlow;
+
 use attentive_model::LanguageModel;
 use attentive_text::{TextError, TextStream, Tokenizer};
 
@@ -38,6 +40,8 @@ pub enum StopReason {
     Stop,
     /// As many tokens as were asked for.
     Length,
+    /// Whoever was shown the text wanted no more.
+    Unwanted,
 }
 
 /// One step of the stream.
@@ -76,12 +80,43 @@ pub enum GenerationError {
         /// The model's vocabulary.
         vocabulary: usize,
     },
+    /// The tokenizer has tokens that the model lacks.
+    #[error(
+        "the tokenizer has {tokenizer} tokens and the model only {model}; use the tokenizer that the model was trained with"
+    )]
+    LargeTokenizer {
+        /// Tokens of the tokenizer.
+        tokenizer: usize,
+        /// The model's vocabulary.
+        model: usize,
+    },
+    /// The model is broken.
+    #[error("the model gives scores that are not numbers; its weights are broken")]
+    NotANumber,
     /// The tokens cannot be made text.
     #[error(transparent)]
     Text(#[from] TextError),
 }
 
-/// Continues `prompt`, handing each piece to `show` as it comes.
+/// Whether `prompt` can be continued with these settings.
+pub fn check(
+    model: &LanguageModel,
+    tokenizer: Option<&Tokenizer>,
+    prompt: &[u32],
+    config: &GenerationConfig,
+) -> Result<(), GenerationError> {
+    config.sampling.validate()?;
+    let vocabulary = model.config().vocabulary;
+    match tokenizer.map(Tokenizer::vocabulary) {
+        Some(tokens) if tokens > vocabulary => Err(GenerationError::LargeTokenizer {
+            tokenizer: tokens,
+            model: vocabulary,
+        }),
+        _ => check_prompt(model, prompt),
+    }
+}
+
+/// Continues `prompt`, handing each piece to `show` as it comes, which may end the text by breaking.
 ///
 /// Without a tokenizer there are only ids, and stop strings are never met.
 pub fn generate(
@@ -89,10 +124,10 @@ pub fn generate(
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     config: &GenerationConfig,
-    mut show: impl FnMut(Piece),
+    mut show: impl FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Generated, GenerationError> {
-    config.sampling.validate()?;
-    check_prompt(model, prompt)?;
+    check(model, tokenizer, prompt, config)?;
+    let possible = tokenizer.map_or(model.config().vocabulary, Tokenizer::vocabulary);
     let mut session = Session::new(model);
     let mut stream = tokenizer.map(TextStream::new);
     let mut stops = StopStrings::new(&config.stop);
@@ -103,20 +138,20 @@ pub fn generate(
     };
     let mut unread = prompt.to_vec();
     while generated.ids.len() < config.max_tokens {
-        let logits = session.read(&unread);
-        let id = config.sampling.choose(logits, session.ids());
+        let mut logits = session.read(&unread);
+        // A model may have spare entries at the end of its vocabulary, which stand for no text.
+        logits[possible..].fill(f32::NEG_INFINITY);
+        let id = config.sampling.choose(logits, session.ids())?;
         if config.end.contains(&id) {
             generated.reason = StopReason::End;
             break;
         }
         generated.ids.push(id);
         unread = vec![id];
-        let piece = match &mut stream {
-            Some(stream) => stream.push(id)?,
-            None => String::new(),
-        };
+        let piece = stream.as_mut().map(|stream| stream.push(id));
+        let piece = piece.transpose()?.unwrap_or_default();
         let (safe, stopped) = stops.push(&piece);
-        show(Piece {
+        let shown = show(Piece {
             id: Some(id),
             text: &safe,
         });
@@ -125,16 +160,20 @@ pub fn generate(
             generated.reason = StopReason::Stop;
             return Ok(generated);
         }
+        if shown.is_break() {
+            generated.reason = StopReason::Unwanted;
+            return Ok(generated);
+        }
     }
-    let rest = stream.map_or_else(String::new, TextStream::finish);
-    let (mut rest, stopped) = stops.push(&rest);
+    let held_back = stream.map_or_else(String::new, TextStream::finish);
+    let (mut rest, stopped) = stops.push(&held_back);
+    rest += &stops.finish();
     if stopped {
         generated.reason = StopReason::Stop;
-    } else {
-        rest += &stops.finish();
     }
     if !rest.is_empty() {
-        show(Piece {
+        // Nothing is left to end.
+        let _ = show(Piece {
             id: None,
             text: &rest,
         });

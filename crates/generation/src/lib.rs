@@ -7,7 +7,9 @@ mod session;
 mod stop;
 
 pub use filters::{penalize_repetition, top_k, top_p};
-pub use generate::{Generated, GenerationConfig, GenerationError, Piece, StopReason, generate};
+pub use generate::{
+    Generated, GenerationConfig, GenerationError, Piece, StopReason, check, generate,
+};
 pub use sampling::{Sampling, SamplingError};
 pub use session::Session;
 pub use stop::StopStrings;

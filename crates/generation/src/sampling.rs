@@ -4,7 +4,12 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
+use crate::GenerationError;
 use crate::filters::{penalize_repetition, softmax, top_k, top_p};
+
+/// The last byte of the generators' keys: tells these draws from those of other purposes with the same seed, such as
+/// the windows of training (1) and the weights and dropout (0).
+const DOMAIN: u8 = 2;
 
 /// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,13 +95,20 @@ impl Sampling {
     }
 
     /// The next token, given its scores and all tokens before it. A function of the seed and of how many there are.
-    pub fn choose(&self, mut logits: Vec<f32>, seen: &[u32]) -> u32 {
+    ///
+    /// A score of minus infinity forbids a token; scores that are not numbers are an error.
+    pub fn choose(&self, mut logits: Vec<f32>, seen: &[u32]) -> Result<u32, GenerationError> {
         penalize_repetition(&mut logits, seen, self.repetition_penalty);
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if !largest.is_finite() || logits.iter().any(|score| score.is_nan()) {
+            return Err(GenerationError::NotANumber);
+        }
         if self.temperature == 0.0 {
-            return highest(&logits);
+            return Ok(highest(&logits));
         }
         for score in &mut logits {
-            *score = (f64::from(*score) / self.temperature) as f32;
+            // Relative to the largest, so that no temperature makes a score overflow.
+            *score = ((f64::from(*score) - f64::from(largest)) / self.temperature) as f32;
         }
         if let Some(count) = self.top_k {
             top_k(&mut logits, count);
@@ -104,12 +116,15 @@ impl Sampling {
         if let Some(probability) = self.top_p {
             top_p(&mut logits, probability);
         }
-        self.draw(&softmax(&logits), seen.len())
+        Ok(self.draw(&softmax(&logits), seen.len()))
     }
 
     fn draw(&self, probabilities: &[f64], position: usize) -> u32 {
-        let mut generator = ChaCha8Rng::seed_from_u64(self.seed);
-        generator.set_stream(position as u64);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&self.seed.to_le_bytes());
+        key[8..16].copy_from_slice(&(position as u64).to_le_bytes());
+        key[31] = DOMAIN;
+        let mut generator = ChaCha8Rng::from_seed(key);
         let mut left: f64 = generator.random();
         let mut last_possible = 0;
         for (id, probability) in probabilities.iter().enumerate() {
@@ -146,7 +161,8 @@ mod tests {
         let logits = [0.2f32, 0.5, 0.3].map(f32::ln).to_vec();
         let mut counts = [0i32; 3];
         for position in 0..3000 {
-            counts[sampling.choose(logits.clone(), &vec![9; position % 3000]) as usize] += 1;
+            let id = sampling.choose(logits.clone(), &vec![9; position]);
+            counts[id.unwrap() as usize] += 1;
         }
         for (count, expected) in counts.iter().zip([600, 1500, 900]) {
             assert!((*count - expected).abs() < 120, "{counts:?}");
@@ -171,7 +187,31 @@ mod tests {
                 ..Sampling::default()
             },
         ] {
-            assert_eq!(sampling.choose(logits.clone(), &[]), 1, "{sampling:?}");
+            let id = sampling.choose(logits.clone(), &[]).unwrap();
+            assert_eq!(id, 1, "{sampling:?}");
+        }
+    }
+
+    #[test]
+    fn extreme_scores_and_temperatures_still_choose() {
+        for temperature in [1e-300, 1e-30, 1.0, 1e30] {
+            let sampling = Sampling {
+                temperature,
+                ..Sampling::default()
+            };
+            let logits = vec![f32::MIN, f32::MAX, f32::NEG_INFINITY];
+            let id = sampling.choose(logits, &[]).unwrap();
+            assert!(id < 2 && (id == 1 || temperature > 1.0), "{temperature}");
+        }
+    }
+
+    #[test]
+    fn scores_that_are_not_numbers_are_an_error() {
+        for sampling in [Sampling::greedy(), Sampling::default()] {
+            for bad in [f32::NAN, f32::INFINITY] {
+                let chosen = sampling.choose(vec![1.0, bad, 2.0], &[]);
+                assert!(matches!(chosen, Err(GenerationError::NotANumber)));
+            }
         }
     }
 }

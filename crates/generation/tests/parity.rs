@@ -1,5 +1,6 @@
 //! Greedy decoding against Hugging Face's ids, with the cache and without; and decoding beyond the model's length.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use attentive_generation::{GenerationConfig, Sampling, Session, StopReason, generate};
@@ -43,14 +44,21 @@ fn greedy_ids_are_those_of_transformers_with_and_without_the_cache() {
             stop: Vec::new(),
             end: Vec::new(),
         };
-        let cached = generate(&model, None, &prompt, &config, |_| ()).unwrap();
+        let cached = generate(
+            &model,
+            None,
+            &prompt,
+            &config,
+            |_| ControlFlow::Continue(()),
+        )
+        .unwrap();
         assert_eq!(cached.ids, expected[prompt.len()..], "{name}");
         assert_eq!(cached.reason, StopReason::Length);
 
         let mut sequence = prompt;
         while sequence.len() < expected.len() {
             let logits = uncached(&model, &sequence);
-            sequence.push(Sampling::greedy().choose(logits, &sequence));
+            sequence.push(Sampling::greedy().choose(logits, &sequence).unwrap());
         }
         assert_eq!(sequence, expected, "{name}, uncached");
     }
@@ -109,7 +117,28 @@ fn an_end_token_ends_the_text_and_is_not_part_of_it() {
         stop: Vec::new(),
         end: vec![end],
     };
-    let done = generate(&model, None, &prompt, &config, |_| ()).unwrap();
+    let done = generate(
+        &model,
+        None,
+        &prompt,
+        &config,
+        |_| ControlFlow::Continue(()),
+    )
+    .unwrap();
     assert_eq!(done.reason, StopReason::End);
     assert_eq!(done.ids, greedy[prompt.len()..prompt.len() + first]);
+}
+
+#[test]
+fn what_is_shown_may_end_the_text() {
+    let (model, file) = load("llama");
+    let config = GenerationConfig {
+        max_tokens: 32,
+        sampling: Sampling::greedy(),
+        stop: Vec::new(),
+        end: Vec::new(),
+    };
+    let prompt = ids(&file, "prompt_ids");
+    let done = generate(&model, None, &prompt, &config, |_| ControlFlow::Break(())).unwrap();
+    assert_eq!((done.ids.len(), done.reason), (1, StopReason::Unwanted));
 }

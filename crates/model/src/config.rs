@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttentionConfig, BlockConfig, FeedForwardConfig, NormConfig, PositionsConfig};
+use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
+use crate::{BlockConfig, FeedForwardConfig, NormConfig, PositionsConfig};
 
 /// Settings of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,29 +112,9 @@ impl ModelConfig {
         positive(&format!("{path}.norm.epsilon"), block.norm.epsilon())?;
         let hidden = format!("{path}.feed_forward.hidden_width");
         size(&hidden, block.feed_forward.hidden_width())?;
-        let AttentionConfig::Full(attention) = &block.attention;
         let path = format!("{path}.attention");
-        size(&format!("{path}.heads"), attention.heads)?;
-        probability(&format!("{path}.dropout"), attention.dropout)?;
-        let (heads, shared) = (attention.heads, attention.key_value_heads());
-        if shared == 0 || !heads.is_multiple_of(shared) {
-            return refuse(
-                &format!("{path}.key_value_heads"),
-                format!("{shared} does not divide the {heads} heads"),
-            );
-        }
-        let width = self.width;
-        if attention.head_width.is_none() && !width.is_multiple_of(heads) {
-            return refuse(
-                &format!("{path}.heads"),
-                format!(
-                    "{heads} does not divide the width {width}; say head_width, or choose a divisor"
-                ),
-            );
-        }
-        let head_width = attention.head_width(width);
-        size(&format!("{path}.head_width"), head_width)?;
-        size(&format!("{path}.heads"), heads.saturating_mul(head_width))?;
+        block.attention.validate(&path, self.width)?;
+        let head_width = block.attention.head_width(self.width);
         if let PositionsConfig::Rotary(_) = self.positions {
             if !head_width.is_multiple_of(2) {
                 return refuse(
@@ -156,8 +137,7 @@ impl ModelConfig {
 
     /// Width of one head of the first block.
     pub fn head_width(&self) -> usize {
-        let AttentionConfig::Full(attention) = &self.blocks[0].attention;
-        attention.head_width(self.width)
+        self.blocks[0].attention.head_width(self.width)
     }
 
     /// The same model in one spelling: implied sizes written out, equal neighbours under one entry.
@@ -166,9 +146,7 @@ impl ModelConfig {
         config.blocks.clear();
         for block in &self.blocks {
             let mut block = block.clone();
-            let AttentionConfig::Full(attention) = &mut block.attention;
-            attention.key_value_heads = Some(attention.key_value_heads());
-            attention.head_width = Some(attention.head_width(self.width));
+            block.attention = block.attention.canonical(self.width);
             match config.blocks.last_mut() {
                 Some(last) if same_but_repeat(last, &block) => last.repeat += block.repeat,
                 _ => config.blocks.push(block),
@@ -183,8 +161,7 @@ impl ModelConfig {
         config.embedding_dropout = 0.0;
         for block in &mut config.blocks {
             block.dropout = 0.0;
-            let AttentionConfig::Full(attention) = &mut block.attention;
-            attention.dropout = 0.0;
+            block.attention = block.attention.without_dropout();
         }
         config
     }
@@ -192,34 +169,34 @@ impl ModelConfig {
     /// Operations of one forward pass, per token.
     pub fn operations(&self) -> Operations {
         let width = self.width as u64;
-        let mut weights = 2 * width * self.vocabulary as u64;
-        let mut attention_operations = 0;
+        let mut total = Operations {
+            weights: 2 * width * self.vocabulary as u64,
+            attention: 0,
+        };
         for block in self.layer_blocks() {
-            let AttentionConfig::Full(attention) = &block.attention;
-            let head_width = attention.head_width(self.width) as u64;
-            let inner = attention.heads as u64 * head_width;
-            let shared = attention.key_value_heads() as u64 * head_width;
             let maps = match &block.feed_forward {
                 FeedForwardConfig::Plain(_) => 2,
                 FeedForwardConfig::Gated(_) => 3,
             };
             let hidden = block.feed_forward.hidden_width() as u64;
-            weights += 2 * width * (2 * inner + 2 * shared + maps * hidden);
-            // Scores and weighted sums: each query meets half of the positions on average.
-            attention_operations += 2 * inner * self.length as u64;
+            let attention = block.attention.operations(self.width, self.length);
+            // Settings that nobody can build may still be asked about; their sums stop at the largest number.
+            total.weights = total
+                .weights
+                .saturating_add(attention.weights)
+                .saturating_add(2 * maps * width * hidden);
+            total.attention = total.attention.saturating_add(attention.attention);
         }
-        Operations {
-            weights,
-            attention: attention_operations,
-        }
+        total
+    }
+
+    /// Numbers that one more position adds to a cache.
+    pub fn cache_numbers(&self) -> u64 {
+        let layers = self.layer_blocks();
+        let numbers = layers.map(|block| block.attention.cache_numbers(self.width));
+        numbers.fold(0, u64::saturating_add)
     }
 }
-
-/// No size of a real model is near it, and products of two such sizes still fit into 64 bits.
-const LARGEST_SIZE: usize = 1 << 28;
-
-/// Far above the deepest models; a list of blocks of this length still fits into memory.
-const MOST_BLOCKS: usize = 10_000;
 
 fn same_but_repeat(one: &BlockConfig, other: &BlockConfig) -> bool {
     let other = BlockConfig {
@@ -227,39 +204,4 @@ fn same_but_repeat(one: &BlockConfig, other: &BlockConfig) -> bool {
         ..other.clone()
     };
     *one == other
-}
-
-fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
-    Err(ConfigError {
-        field: field.to_owned(),
-        problem: problem.into(),
-    })
-}
-
-fn size(field: &str, value: usize) -> Result<(), ConfigError> {
-    within(field, value, LARGEST_SIZE)
-}
-
-fn within(field: &str, value: usize, most: usize) -> Result<(), ConfigError> {
-    if (1..=most).contains(&value) {
-        return Ok(());
-    }
-    refuse(field, format!("{value} is out of range; use 1 to {most}"))
-}
-
-fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
-    if (0.0..1.0).contains(&value) {
-        return Ok(());
-    }
-    refuse(
-        field,
-        format!("{value} is out of range; use 0 or more and less than 1"),
-    )
-}
-
-fn positive(field: &str, value: f64) -> Result<(), ConfigError> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    refuse(field, format!("{value} is out of range; use more than 0"))
 }

@@ -1,6 +1,6 @@
 //! Position-wise feed-forward layers: plain (Vaswani et al. 2017) and gated (Shazeer 2020).
 
-use attentive_tensor::{Activation, activate};
+use attentive_tensor::{Activation, activate, gated};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl FeedForward {
     /// `[…, width]` to `[…, width]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let hidden = match &self.gate {
-            Some(gate) => activate(self.activation, gate.forward(x.clone())) * self.up.forward(x),
+            Some(gate) => gated(self.activation, gate.forward(x.clone()), self.up.forward(x)),
             None => activate(self.activation, self.up.forward(x)),
         };
         self.down.forward(hidden)

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Mask, Randomness, RotaryAngles, dropout, linear};
+use attentive_tensor::{Mask, Randomness, RotaryAngles, dropout, embedding, linear};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor, module::embedding};
+use burn::tensor::{Device, Int, Tensor};
 
 use crate::{
     Block, Cache, ConfigError, HeadConfig, Initializer, Linear, ModelConfig, Norm, Observer, Pass,

@@ -8,6 +8,7 @@ mod attention;
 mod block;
 mod cache;
 pub mod checkpoint;
+mod checks;
 mod config;
 mod feed_forward;
 mod initial;

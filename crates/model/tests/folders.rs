@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use attentive_model::checkpoint::{self, SpecialTokens, model_tensors};
+use attentive_model::checkpoint::{self, SpecialTokens, model_tensors, write_tensors};
 use attentive_model::{LanguageModel, ModelConfig, parameters};
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -212,5 +212,35 @@ fn broken_folders_are_told_in_a_sentence() {
             words["scale_attn_by_inverse_layer_idx"] = true.into()
         });
     });
+    check("scaled angles without a type", &|folder| {
+        let llama = fixture("llama").join("config.json");
+        std::fs::copy(llama, folder.join("config.json")).unwrap();
+        change_config(folder, |words| {
+            words["rope_scaling"] = serde_json::json!({ "factor": 8.0 });
+        });
+    });
+    check("no id", &|folder| {
+        change_config(folder, |words| words["eos_token_id"] = "</s>".into());
+    });
+    check("our format without settings", &|folder| {
+        change_config(folder, |words| words["model_type"] = "attentive".into());
+    });
+    check("our format with a wrong setting", &|folder| {
+        change_config(folder, |words| {
+            words["model_type"] = "attentive".into();
+            words["attentive"] = serde_json::json!({ "length": "long" });
+        });
+    });
+    check(
+        "weights of whole numbers under a name with a newline",
+        &|folder| {
+            let tensors = [("a\nb".to_owned(), TensorData::new(vec![1i64], [1]))];
+            let path = folder.join("model.safetensors");
+            change_config(folder, |words| {
+                words["n_layer"] = 1.into();
+            });
+            write_tensors(&path, tensors.into(), Default::default()).unwrap();
+        },
+    );
     insta::assert_snapshot!(errors.join("\n"));
 }

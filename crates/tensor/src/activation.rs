@@ -3,6 +3,8 @@
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
 
+use crate::fused;
+
 /// A function applied to each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,6 +21,31 @@ pub enum Activation {
 
 /// Applies `kind` to every element of `x`.
 pub fn activate<const D: usize>(kind: Activation, x: Tensor<D>) -> Tensor<D> {
+    if fused::has_kernels(&x) {
+        return fused::activate(x, kind);
+    }
+    composed(kind, x)
+}
+
+/// `activation(gate) · up`, element by element.
+///
+/// # Panics
+/// When the shapes differ.
+pub fn gated<const D: usize>(kind: Activation, gate: Tensor<D>, up: Tensor<D>) -> Tensor<D> {
+    assert_eq!(
+        gate.dims(),
+        up.dims(),
+        "gated: gate {:?} and {:?}",
+        gate.dims(),
+        up.dims()
+    );
+    if fused::has_kernels(&gate) {
+        return fused::gated(gate, up, kind);
+    }
+    composed(kind, gate) * up
+}
+
+fn composed<const D: usize>(kind: Activation, x: Tensor<D>) -> Tensor<D> {
     match kind {
         Activation::Relu => activation::relu(x),
         Activation::Gelu => activation::gelu(x),

@@ -10,6 +10,7 @@
 
 use burn::tensor::Tensor;
 
+use crate::fused::{self, AttentionOptions};
 use crate::{Mask, Randomness, dropout};
 
 /// The context of each query, `[batch, heads, queries, value_width]`.
@@ -25,6 +26,18 @@ pub fn attention(
     dropout_probability: f64,
     randomness: Option<&mut Randomness>,
 ) -> Tensor<4> {
+    if fused::has_kernels(&query) {
+        let key_of_dropout = randomness
+            .filter(|_| dropout_probability > 0.0)
+            .map(Randomness::next_key);
+        let options = AttentionOptions {
+            scale,
+            causal: mask.is_causal(),
+            keys: mask.keys().map(<[_]>::to_vec),
+            dropout: key_of_dropout.map(|key| (dropout_probability, key)),
+        };
+        return fused::attend(query, key, value, options);
+    }
     let weights = attention_weights(query, key, mask, scale);
     apply_weights(dropout(weights, dropout_probability, randomness), value)
 }

@@ -2,6 +2,8 @@
 
 use burn::tensor::{Int, Tensor, activation::log_softmax};
 
+use crate::fused;
+
 /// A target that takes no part in the loss, as PyTorch and Hugging Face mark it.
 pub const IGNORED_TARGET: i64 = -100;
 
@@ -21,6 +23,14 @@ pub fn cross_entropy(
         [rows, vocabulary],
         targets.dims()
     );
+    if fused::has_kernels(&logits) {
+        return fused::mean_cross_entropy(logits, targets, label_smoothing);
+    }
+    composed(logits, targets, label_smoothing)
+}
+
+fn composed(logits: Tensor<2>, targets: Tensor<1, Int>, label_smoothing: f64) -> Tensor<1> {
+    let rows = logits.dims()[0];
     let ignored = targets.clone().equal_scalar(IGNORED_TARGET as i32);
     let counted = ignored.clone().bool_not().float();
     let targets = targets.mask_fill(ignored, 0);

@@ -1,9 +1,8 @@
 //! Dropout: zeroes elements at random and scales up the rest. Srivastava et al. 2014.
 
 use burn::tensor::{Tensor, TensorData};
-use rand::RngCore;
 
-use crate::Randomness;
+use crate::{Randomness, fused};
 
 /// Zeroes each element with the given probability and divides the others by one minus it.
 ///
@@ -20,21 +19,15 @@ pub fn dropout<const D: usize>(
     let Some(randomness) = randomness.filter(|_| probability > 0.0) else {
         return x;
     };
+    let key = randomness.next_key();
+    if fused::has_kernels(&x) {
+        return fused::drop_numbers(x, probability, key);
+    }
     let dims = x.dims();
-    let mut generator = randomness.next_generator();
-    let threshold = (probability * 2f64.powi(32)) as u32;
-    let kept = (1.0 / (1.0 - probability)) as f32;
-    let factors: Vec<f32> = (0..dims.iter().product())
-        .map(|_| {
-            if generator.next_u32() < threshold {
-                0.0
-            } else {
-                kept
-            }
-        })
-        .collect();
-    let factors = Tensor::from_data(TensorData::new(factors, dims), &x.device());
-    x * factors
+    let mut factors = vec![0.0; dims.iter().product()];
+    let ones = vec![1.0; factors.len()];
+    attentive_kernels::dropout::dropout(&ones, probability as f32, key, &mut factors);
+    x.clone() * Tensor::from_data(TensorData::new(factors, dims), &x.device())
 }
 
 #[cfg(test)]

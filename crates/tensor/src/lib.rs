@@ -1,13 +1,17 @@
 //! Differentiable operations of the transformer family on burn tensors, one file each.
 //!
-//! Every operation is written as a composition of burn's own, so that it runs and differentiates on any backend.
-//! Models use these and nothing below them; a faster kernel can take an operation's place without a model noticing.
+//! Every operation is written as a composition of burn's own, so that it runs and differentiates on any backend; on the CPU
+//! a kernel with a backward pass of its own takes its place (`fused`). Models use these and nothing below them, and cannot
+//! see which of the two runs.
 
 mod activation;
+mod adamw;
 mod attention;
 mod cross_entropy;
 mod device;
 mod dropout;
+mod embedding;
+mod fused;
 mod layer_norm;
 mod linear;
 mod mask;
@@ -15,11 +19,13 @@ mod random;
 mod rms_norm;
 mod rotary;
 
-pub use activation::{Activation, activate};
+pub use activation::{Activation, activate, gated};
+pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
 pub use attention::{apply_weights, attention, attention_weights};
 pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
 pub use device::{DeviceError, device, device_names};
 pub use dropout::dropout;
+pub use embedding::embedding;
 pub use layer_norm::layer_norm;
 pub use linear::linear;
 pub use mask::Mask;

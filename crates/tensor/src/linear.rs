@@ -2,6 +2,8 @@
 
 use burn::tensor::Tensor;
 
+use crate::fused;
+
 /// `x · weightᵀ + bias` along the last axis of `x`.
 ///
 /// # Panics
@@ -21,11 +23,20 @@ pub fn linear<const D: usize>(
     );
     // One flat product of all rows: a batched product would broadcast the weight per batch.
     let rows = dims[..D - 1].iter().product::<usize>();
-    let y = x.reshape([rows, input]).matmul(weight.transpose());
-    let y = match bias {
-        Some(bias) => y + bias.unsqueeze(),
-        None => y,
+    let x = x.reshape([rows, input]);
+    let y = if fused::has_kernels(&x) {
+        fused::linear(x, weight, bias)
+    } else {
+        composed(x, weight, bias)
     };
     dims[D - 1] = output;
     y.reshape(dims)
+}
+
+fn composed(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+    let y = x.matmul(weight.transpose());
+    match bias {
+        Some(bias) => y + bias.unsqueeze(),
+        None => y,
+    }
 }

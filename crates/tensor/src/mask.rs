@@ -34,6 +34,11 @@ impl Mask {
         self
     }
 
+    /// Whether later positions are hidden.
+    pub fn is_causal(&self) -> bool {
+        self.causal
+    }
+
     /// The range of real keys of each batch row, where there is padding.
     pub fn keys(&self) -> Option<&[Range<usize>]> {
         self.keys.as_deref()

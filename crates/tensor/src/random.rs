@@ -1,5 +1,6 @@
 //! Randomness as a function of (purpose, seed, step, site), never a state: a resumed run draws what the first would have drawn.
 
+use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -32,6 +33,12 @@ impl Randomness {
         }
     }
 
+    /// The key of the next site, for generators that are functions of a key and an index.
+    pub fn next_key(&mut self) -> [u32; 2] {
+        let mut generator = self.next_generator();
+        [generator.next_u32(), generator.next_u32()]
+    }
+
     /// The generator of the next site.
     pub fn next_generator(&mut self) -> ChaCha8Rng {
         let mut key = [0u8; 32];
@@ -47,7 +54,6 @@ impl Randomness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::RngCore;
 
     #[test]
     fn the_same_key_draws_the_same_numbers_and_another_key_others() {

@@ -5,11 +5,13 @@
 
 use burn::tensor::{Int, Tensor};
 
-/// Cosines and sines of every angle, made once per pass: `[batch or 1, 1, length, head_width]`.
+use crate::fused;
+
+/// Cosines and sines of every angle, made once per pass: `[batch or 1, length, head_width / 2]`.
 #[derive(Clone, Debug)]
 pub struct RotaryAngles {
-    cosine: Tensor<4>,
-    sine: Tensor<4>,
+    cosine: Tensor<3>,
+    sine: Tensor<3>,
 }
 
 impl RotaryAngles {
@@ -26,9 +28,8 @@ impl RotaryAngles {
             .map(|i| theta.powf(-2.0 * i as f64 / head_width as f64) as f32)
             .collect();
         let frequencies =
-            Tensor::<1>::from_floats(frequencies.as_slice(), &device).reshape([1, 1, 1, half]);
-        let angles = positions.float().reshape([batch, 1, length, 1]) * frequencies;
-        let angles = Tensor::cat(vec![angles.clone(), angles], 3);
+            Tensor::<1>::from_floats(frequencies.as_slice(), &device).reshape([1, 1, half]);
+        let angles = positions.float().reshape([batch, length, 1]) * frequencies;
         Self {
             cosine: angles.clone().cos(),
             sine: angles.sin(),
@@ -38,22 +39,28 @@ impl RotaryAngles {
 
 /// Rotates `x` `[batch, heads, length, head_width]` by its positions' angles.
 pub fn rotary(x: Tensor<4>, angles: &RotaryAngles) -> Tensor<4> {
-    let [_, _, length, head_width] = x.dims();
-    let [_, _, angle_length, angle_width] = angles.cosine.dims();
-    assert_eq!(
-        [length, head_width],
-        [angle_length, angle_width],
+    let [batch, _, length, head_width] = x.dims();
+    let [angle_batch, angle_length, half] = angles.cosine.dims();
+    assert!(
+        length == angle_length
+            && head_width == 2 * half
+            && (angle_batch == 1 || angle_batch == batch),
         "rotary: input {:?} does not fit angles {:?}",
         x.dims(),
         angles.cosine.dims()
     );
-    let half = head_width / 2;
-    let turned = Tensor::cat(
+    let RotaryAngles { cosine, sine } = angles.clone();
+    if fused::has_kernels(&x) {
+        return fused::rotate(x, cosine, sine);
+    }
+    let angle = |it: Tensor<3>| it.reshape([angle_batch, 1, length, half]);
+    let (cosine, sine) = (angle(cosine), angle(sine));
+    let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));
+    Tensor::cat(
         vec![
-            x.clone().narrow(3, half, half).neg(),
-            x.clone().narrow(3, 0, half),
+            first.clone() * cosine.clone() - second.clone() * sine.clone(),
+            second * cosine + first * sine,
         ],
         3,
-    );
-    x * angles.cosine.clone() + turned * angles.sine.clone()
+    )
 }

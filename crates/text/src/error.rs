@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// Far above the largest vocabularies in use; training counts pairs in memory.
+pub(crate) const LARGEST_VOCABULARY: usize = 1_000_000;
+
 /// Every error of this crate. Each message is one sentence that a person can act on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -69,10 +72,9 @@ pub enum TextError {
         /// What the parser said.
         cause: String,
     },
-    /// A byte-level vocabulary cannot be this small.
+    /// A byte-level vocabulary cannot have this size.
     #[error(
-        "a bpe vocabulary of {vocabulary} is too small; it must be between 257 (256 bytes and the end of text) and {}",
-        u32::MAX
+        "a bpe vocabulary of {vocabulary} is out of range; use 257 (256 bytes and the end of text) to {LARGEST_VOCABULARY}"
     )]
     Vocabulary {
         /// The size asked for.

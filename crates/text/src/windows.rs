@@ -68,12 +68,17 @@ pub fn unigram_entropy(tokens: &[u32], vocabulary: usize) -> f64 {
         .sum()
 }
 
+/// The last byte of the generators' keys: tells these draws from those of other purposes with the same seed, such as
+/// sampling (2) and the weights and dropout (0).
+const DOMAIN: u8 = 1;
+
 /// A generator keyed by three numbers, so that no state passes from one draw to the next.
 fn generator(seed: u64, step: u64, row: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     key[8..16].copy_from_slice(&step.to_le_bytes());
     key[16..24].copy_from_slice(&row.to_le_bytes());
+    key[31] = DOMAIN;
     ChaCha8Rng::from_seed(key)
 }
 

@@ -1,5 +1,6 @@
 //! Adam with decoupled weight decay. Kingma and Ba 2014; Loshchilov and Hutter 2017.
 
+use attentive_tensor::{AdamWState, AdamWStep, adamw};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -117,15 +118,19 @@ impl AdamW {
     /// One update of `model` with the peak rate times `factor`.
     pub fn update<M: Module>(&mut self, model: M, gradients: Gradients, factor: f64) -> M {
         self.step += 1;
-        let gradients = gradients.into_vec();
+        let (gradients, gradient_scale) = gradients.into_parts();
         self.moments.resize(gradients.len(), None);
         let config = &self.config;
-        let power = i32::try_from(self.step).unwrap_or(i32::MAX);
         let mut update = Update {
-            rate: config.learning_rate * factor,
-            first_correction: 1.0 - config.beta1.powi(power),
-            second_correction: 1.0 - config.beta2.powi(power),
-            config,
+            step: AdamWStep {
+                rate: config.learning_rate * factor,
+                beta1: config.beta1,
+                beta2: config.beta2,
+                epsilon: config.epsilon,
+                decay: config.decay,
+                step: self.step,
+                gradient_scale,
+            },
             gradients: gradients.into_iter(),
             moments: self.moments.iter_mut(),
         };
@@ -134,39 +139,9 @@ impl AdamW {
 }
 
 struct Update<'a> {
-    config: &'a AdamWConfig,
-    rate: f64,
-    first_correction: f64,
-    second_correction: f64,
+    step: AdamWStep,
     gradients: std::vec::IntoIter<Option<Tensor<1>>>,
     moments: std::slice::IterMut<'a, Option<Moments>>,
-}
-
-impl Update<'_> {
-    fn step(
-        &self,
-        value: Tensor<1>,
-        gradient: Tensor<1>,
-        moments: &mut Option<Moments>,
-        decay: f64,
-    ) -> Tensor<1> {
-        let AdamWConfig {
-            beta1,
-            beta2,
-            epsilon,
-            ..
-        } = *self.config;
-        let held = moments.take().unwrap_or_else(|| Moments {
-            first: gradient.zeros_like(),
-            second: gradient.zeros_like(),
-        });
-        let first = held.first * beta1 + gradient.clone() * (1.0 - beta1);
-        let second = held.second * beta2 + gradient.square() * (1.0 - beta2);
-        let spread = (second.clone() / self.second_correction).sqrt() + epsilon;
-        let change = first.clone() * (self.rate / self.first_correction) / spread;
-        *moments = Some(Moments { first, second });
-        value * (1.0 - self.rate * decay) - change
-    }
 }
 
 impl ModuleMapper for Update<'_> {
@@ -176,12 +151,26 @@ impl ModuleMapper for Update<'_> {
         let Some(gradient) = gradient else {
             return param;
         };
-        let decay = if D >= 2 { self.config.decay } else { 0.0 };
+        let decay = if D >= 2 { self.step.decay } else { 0.0 };
+        let step = AdamWStep { decay, ..self.step };
         param.map(|value| {
             let dims = value.dims();
-            let flat = value.inner().reshape([dims.iter().product::<usize>()]);
-            let updated = self.step(flat, gradient, moments, decay);
-            Tensor::from_inner(updated.reshape(dims)).require_grad()
+            let Moments { first, second } = moments.take().unwrap_or_else(|| Moments {
+                first: gradient.zeros_like(),
+                second: gradient.zeros_like(),
+            });
+            let state = AdamWState {
+                value: value.inner().reshape([dims.iter().product::<usize>()]),
+                first,
+                second,
+            };
+            let AdamWState {
+                value,
+                first,
+                second,
+            } = adamw(&step, state, gradient);
+            *moments = Some(Moments { first, second });
+            Tensor::from_inner(value.reshape(dims)).require_grad()
         })
     }
 }

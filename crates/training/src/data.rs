@@ -34,6 +34,22 @@ fn default_held_out() -> f64 {
 }
 
 impl DataConfig {
+    /// Reads or generates the text.
+    pub fn corpus(&self, seed: u64) -> Result<Corpus, TextError> {
+        match self {
+            Self::Stories { count, .. } => Ok(Corpus::stories(seed, *count)),
+            Self::Files { paths, .. } => Corpus::read(paths),
+        }
+    }
+
+    /// Whether both ask for the same text, as far as can be said without reading it: files may have moved.
+    pub fn same_but_for_paths(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Files { held_out, .. }, Self::Files { held_out: it, .. }) => held_out == it,
+            _ => self == other,
+        }
+    }
+
     /// The part that is held out to judge by.
     pub fn held_out(&self) -> f64 {
         match self {
@@ -54,12 +70,12 @@ pub struct Data {
 }
 
 impl Data {
-    /// Reads or generates the corpus of a recipe and encodes it; a tokenizer is trained unless one is given.
-    pub fn prepare(recipe: &Recipe, tokenizer: Option<Tokenizer>) -> Result<Self, TextError> {
-        let corpus = match &recipe.data {
-            DataConfig::Stories { count, .. } => Corpus::stories(recipe.seed, *count),
-            DataConfig::Files { paths, .. } => Corpus::read(paths)?,
-        };
+    /// Encodes the corpus of a recipe; a tokenizer is trained unless one is given.
+    pub fn prepare(
+        recipe: &Recipe,
+        corpus: &Corpus,
+        tokenizer: Option<Tokenizer>,
+    ) -> Result<Self, TextError> {
         let tokenizer = match tokenizer {
             Some(tokenizer) => tokenizer,
             None => Tokenizer::train(&recipe.tokenizer, corpus.documents())?,

@@ -1,11 +1,17 @@
 //! The gradients of a model's parameters, in the order of its fields, so that sums over them have one order.
 
+use attentive_tensor::sum_of_squares;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 
-/// One flat gradient per parameter; none where the loss does not depend on it.
+/// One flat gradient per parameter (none where the loss does not depend on it), and a factor on all of them.
+///
+/// The factor waits until the gradients are used, which spares a pass over memory.
 #[derive(Clone, Debug)]
-pub struct Gradients(Vec<Option<Tensor<1>>>);
+pub struct Gradients {
+    parts: Vec<Option<Tensor<1>>>,
+    factor: f64,
+}
 
 impl Gradients {
     /// Differentiates `loss` by the parameters of `model`.
@@ -15,36 +21,40 @@ impl Gradients {
             found: Vec::new(),
         };
         model.visit(&mut collector);
-        Self(collector.found)
+        Self {
+            parts: collector.found,
+            factor: 1.0,
+        }
     }
 
     /// The sum with another pass's gradients.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let pairs = self.0.into_iter().zip(other.0);
-        Self(
-            pairs
-                .map(|(one, other)| match (one, other) {
-                    (Some(one), Some(other)) => Some(one + other),
-                    (one, other) => one.or(other),
-                })
-                .collect(),
-        )
+        let ratio = other.factor / self.factor;
+        let taken = |part: Tensor<1>| if ratio == 1.0 { part } else { part * ratio };
+        let pairs = self.parts.into_iter().zip(other.parts);
+        let parts = pairs
+            .map(|(one, other)| match (one, other.map(taken)) {
+                (Some(one), Some(other)) => Some(one + other),
+                (one, other) => one.or(other),
+            })
+            .collect();
+        Self { parts, ..self }
     }
 
     /// All gradients times `factor`.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
-        let scaled = |gradient: Option<Tensor<1>>| gradient.map(|gradient| gradient * factor);
-        Self(self.0.into_iter().map(scaled).collect())
+        Self {
+            factor: self.factor * factor,
+            ..self
+        }
     }
 
     /// The length of all gradients taken as one vector.
     pub fn norm(&self) -> f64 {
-        let squares = |gradient: &Tensor<1>| -> f64 {
-            f64::from(gradient.clone().square().sum().into_scalar::<f32>())
-        };
-        self.0.iter().flatten().map(squares).sum::<f64>().sqrt()
+        let squares: f64 = self.parts.iter().flatten().map(sum_of_squares).sum();
+        squares.sqrt() * self.factor
     }
 
     /// Shortens the gradients to `limit` if they are longer, and gives the length they had. Pascanu et al. 2012.
@@ -60,9 +70,9 @@ impl Gradients {
         (clipped, norm)
     }
 
-    /// The gradient of each parameter, in the order of the model's fields.
-    pub fn into_vec(self) -> Vec<Option<Tensor<1>>> {
-        self.0
+    /// The gradient of each parameter, in the order of the model's fields, and the factor that is still to be applied.
+    pub fn into_parts(self) -> (Vec<Option<Tensor<1>>>, f64) {
+        (self.parts, self.factor)
     }
 }
 

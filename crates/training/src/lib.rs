@@ -24,5 +24,5 @@ pub use recipe::{Recipe, SampleConfig, TrainingConfig};
 pub use recipe_text::RecipeError;
 pub use run_folder::{Metric, RunFolder, Start};
 pub use schedule::ScheduleConfig;
-pub use state::State;
+pub use state::{SavedState, State};
 pub use trainer::{Summary, Trainer};

@@ -1,7 +1,8 @@
 //! A recipe: everything that decides what a training run does, as one typed tree.
 
-use attentive_model::ModelConfig;
+use attentive_model::{LanguageModel, ModelConfig, Parameter, parameters};
 use attentive_text::TokenizerConfig;
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::{AdamWConfig, DataConfig, ObjectiveConfig, RecipeError, ScheduleConfig};
@@ -82,105 +83,65 @@ fn default_windows() -> usize {
 impl Recipe {
     /// Whether every value is in its range. The model's are checked once its vocabulary is known.
     pub fn validate(&self) -> Result<(), RecipeError> {
-        let training = &self.training;
-        let optimizer = &self.optimizer;
-        let ObjectiveConfig::Causal { label_smoothing } = self.objective;
-        let held_out = self.data.held_out();
-        let checks = [
-            (
-                "training.steps",
-                training.steps as f64,
-                training.steps >= 1,
-                "1 or more",
-            ),
-            (
-                "training.batch",
-                training.batch as f64,
-                training.batch >= 1,
-                "1 or more",
-            ),
-            (
-                "training.accumulation",
-                training.accumulation as f64,
-                training.accumulation >= 1,
-                "1 or more",
-            ),
-            (
-                "training.evaluate_every",
-                training.evaluate_every as f64,
-                training.evaluate_every >= 1,
-                "1 or more",
-            ),
-            (
-                "training.evaluation_windows",
-                training.evaluation_windows as f64,
-                training.evaluation_windows >= 1,
-                "1 or more",
-            ),
-            (
-                "optimizer.learning_rate",
-                optimizer.learning_rate,
-                optimizer.learning_rate > 0.0 && optimizer.learning_rate.is_finite(),
-                "more than 0",
-            ),
-            (
-                "optimizer.decay",
-                optimizer.decay,
-                optimizer.decay >= 0.0,
-                "0 or more",
-            ),
-            (
-                "optimizer.beta1",
-                optimizer.beta1,
-                fraction(optimizer.beta1),
-                "0 or more and less than 1",
-            ),
-            (
-                "optimizer.beta2",
-                optimizer.beta2,
-                fraction(optimizer.beta2),
-                "0 or more and less than 1",
-            ),
-            (
-                "optimizer.epsilon",
-                optimizer.epsilon,
-                optimizer.epsilon > 0.0,
-                "more than 0",
-            ),
-            (
-                "optimizer.clip",
-                optimizer.clip,
-                optimizer.clip > 0.0,
-                "more than 0",
-            ),
-            (
-                "schedule.floor",
-                self.schedule.floor,
-                (0.0..=1.0).contains(&self.schedule.floor),
-                "from 0 to 1",
-            ),
-            (
-                "objective.label_smoothing",
-                label_smoothing,
-                fraction(label_smoothing),
-                "0 or more and less than 1",
-            ),
-            (
-                "data.held_out",
-                held_out,
-                held_out > 0.0 && held_out < 1.0,
-                "more than 0 and less than 1",
-            ),
-        ];
-        for (key, value, fits, range) in checks {
-            if !fits {
-                return Err(RecipeError::OutOfRange {
-                    key: key.to_owned(),
-                    problem: format!("{value} is out of range; use {range}"),
-                });
-            }
-        }
+        self.validate_counts()?;
+        self.validate_numbers()?;
         self.validate_model()
+    }
+
+    #[rustfmt::skip] // A table is read in columns.
+    fn validate_counts(&self) -> Result<(), RecipeError> {
+        let training = &self.training;
+        let stories = match self.data {
+            DataConfig::Stories { count, .. } => count,
+            DataConfig::Files { .. } => 1,
+        };
+        let pieces = match self.tokenizer {
+            TokenizerConfig::Bpe { vocabulary } => vocabulary,
+            TokenizerConfig::Characters {} | TokenizerConfig::Bytes {} => 257,
+        };
+        // The upper ends are far above all use: they tell a slip from a run that would never end or fit.
+        let counts = [
+            ("training.steps",              training.steps,                       1..=1_000_000_000_000),
+            ("training.batch",              training.batch as u64,                1..=65_536),
+            ("training.accumulation",       training.accumulation as u64,         1..=65_536),
+            ("training.evaluate_every",     training.evaluate_every,              1..=1_000_000_000_000),
+            ("training.evaluation_windows", training.evaluation_windows as u64,   1..=1_000_000),
+            ("schedule.warm_up",            self.schedule.warm_up,                0..=1_000_000_000_000),
+            ("sample.tokens",               self.sample.tokens as u64,            0..=1_000_000),
+            ("data.count",                  stories as u64,                       1..=10_000_000),
+            ("tokenizer.vocabulary",        pieces as u64,                        257..=1_000_000),
+        ];
+        match counts.into_iter().find(|(_, value, range)| !range.contains(value)) {
+            Some((key, value, range)) => {
+                out_of_range(key, value, &format!("{} to {}", range.start(), range.end()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    #[rustfmt::skip] // A table is read in columns.
+    fn validate_numbers(&self) -> Result<(), RecipeError> {
+        const BELOW_ONE: &str = "0 or more and less than 1";
+        let AdamWConfig { learning_rate, decay, beta1, beta2, epsilon, clip } = self.optimizer;
+        let ObjectiveConfig::Causal { label_smoothing } = self.objective;
+        let (floor, held_out) = (self.schedule.floor, self.data.held_out());
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        let numbers = [
+            ("optimizer.learning_rate",   learning_rate,   positive(learning_rate),               "more than 0"),
+            ("optimizer.decay",           decay,           decay >= 0.0 && decay.is_finite(),     "0 or more"),
+            ("optimizer.beta1",           beta1,           (0.0..1.0).contains(&beta1),           BELOW_ONE),
+            ("optimizer.beta2",           beta2,           (0.0..1.0).contains(&beta2),           BELOW_ONE),
+            ("optimizer.epsilon",         epsilon,         positive(epsilon),                     "more than 0"),
+            // Infinity is a way to say that nothing is shortened.
+            ("optimizer.clip",            clip,            clip > 0.0,                            "more than 0"),
+            ("schedule.floor",            floor,           (0.0..=1.0).contains(&floor),          "0 to 1"),
+            ("objective.label_smoothing", label_smoothing, (0.0..1.0).contains(&label_smoothing), BELOW_ONE),
+            ("data.held_out",             held_out,        held_out > 0.0 && held_out < 1.0,      "more than 0 and less than 1"),
+        ];
+        match numbers.into_iter().find(|(_, _, fits, _)| !fits) {
+            Some((key, value, _, range)) => out_of_range(key, value, range),
+            None => Ok(()),
+        }
     }
 
     /// Whether the model's settings can work, with a stand-in where the vocabulary is still to come.
@@ -192,10 +153,47 @@ impl Recipe {
         model.validate().map_err(|error| RecipeError::OutOfRange {
             key: format!("model.{}", error.field),
             problem: error.problem,
+        })?;
+        self.check_size()
+    }
+
+    /// Whether the weights can fit into any memory. An allocation that fails would end the program without a word.
+    pub fn check_size(&self) -> Result<(), RecipeError> {
+        let config = ModelConfig {
+            vocabulary: self.model.vocabulary.max(1),
+            ..self.model.clone()
+        };
+        // Weights are drawn when they are first used, so this only counts them.
+        let model = LanguageModel::new(&config, 0, &Device::flex()).map_err(|error| {
+            RecipeError::OutOfRange {
+                key: format!("model.{}", error.field),
+                problem: error.problem,
+            }
+        })?;
+        let numbers = |parameter: &Parameter| -> u128 {
+            parameter.shape.iter().map(|size| *size as u128).product()
+        };
+        let bytes = 4 * parameters(&model).iter().map(numbers).sum::<u128>();
+        if bytes <= MOST_WEIGHT_BYTES {
+            return Ok(());
+        }
+        Err(RecipeError::OutOfRange {
+            key: "model".to_owned(),
+            problem: format!(
+                "its weights would take {} GiB, and at most {} are possible; make it narrower or shallower",
+                bytes >> 30,
+                MOST_WEIGHT_BYTES >> 30
+            ),
         })
     }
 }
 
-fn fraction(value: f64) -> bool {
-    (0.0..1.0).contains(&value)
+/// One tebibyte.
+const MOST_WEIGHT_BYTES: u128 = 1 << 40;
+
+fn out_of_range(key: &str, value: impl std::fmt::Display, range: &str) -> Result<(), RecipeError> {
+    Err(RecipeError::OutOfRange {
+        key: key.to_owned(),
+        problem: format!("{value} is out of range; use {range}"),
+    })
 }

@@ -1,5 +1,6 @@
 //! Recipes as text: TOML, changes of single keys, and errors that name the key and the nearest right one.
 
+use attentive_model::checkpoint::in_plain_words;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -12,14 +13,14 @@ pub enum RecipeError {
     #[error("{0}")]
     Syntax(String),
     /// A key that no recipe has.
-    #[error("{place}there is no key `{key}`{}", suggestion(nearest))]
+    #[error("{place}there is no key `{key}`{advice}")]
     UnknownKey {
         /// Where in the recipe, with a colon, or nothing for the top.
         place: String,
         /// The key.
         key: String,
-        /// The right key that looks most like it.
-        nearest: Option<String>,
+        /// The right key that looks most like it, or all that there are.
+        advice: String,
     },
     /// A value of the wrong type, or a key that is missing.
     #[error("{place}{problem}")]
@@ -58,18 +59,17 @@ pub enum RecipeError {
     },
 }
 
-fn suggestion(nearest: &Option<String>) -> String {
-    match nearest {
-        Some(key) => format!("; did you mean `{key}`?"),
-        None => String::new(),
-    }
-}
-
 impl Recipe {
     /// Reads a recipe, makes the changes (`training.steps=500`), and checks every value.
     pub fn parse(text: &str, changes: &[String]) -> Result<Self, RecipeError> {
-        let mut tree: Table = toml::from_str(text)
-            .map_err(|error| RecipeError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let mut tree: Table = toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.get(..start).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|it| *it != '\n').count() + 1;
+            let message = error.message().replace('\n', "; ");
+            RecipeError::Syntax(format!("line {line}, column {column}: {message}"))
+        })?;
         for change in changes {
             assign(&mut tree, change)?;
         }
@@ -87,19 +87,34 @@ impl Recipe {
     }
 
     fn from_tree(tree: Value) -> Result<Self, RecipeError> {
-        let recipe: Self = serde_path_to_error::deserialize(tree).map_err(|error| {
-            let path = error.path().to_string().replace('[', ".").replace(']', "");
-            explain(&path, &error.into_inner().to_string())
-        })?;
+        let recipe = read(&tree).map_err(|misfit| explain(&tree, &misfit))?;
         recipe.validate()?;
         Ok(recipe)
     }
 }
 
-/// Makes serde's message about a key into one that suggests the right key.
-fn explain(path: &str, message: &str) -> RecipeError {
-    // What follows the first line repeats the path.
-    let message = message.lines().next().unwrap_or_default();
+/// What serde says, and the path at which it says it.
+#[derive(PartialEq)]
+struct Misfit {
+    path: String,
+    message: String,
+}
+
+fn read(tree: &Value) -> Result<Recipe, Misfit> {
+    serde_path_to_error::deserialize(tree.clone()).map_err(|error| {
+        let path = error.path().to_string().replace('[', ".").replace(']', "");
+        let message = error.into_inner().to_string();
+        Misfit {
+            path: if path == "." { String::new() } else { path },
+            // What follows the first line repeats the path.
+            message: message.lines().next().unwrap_or_default().to_owned(),
+        }
+    })
+}
+
+/// Makes serde's message about a key into one that names the key and suggests the right one.
+fn explain(tree: &Value, misfit: &Misfit) -> RecipeError {
+    let Misfit { path, message } = misfit;
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown_field = message.starts_with("unknown field");
     if let ([key, expected @ ..], true) = (quoted.as_slice(), unknown_field) {
@@ -109,23 +124,71 @@ fn explain(path: &str, message: &str) -> RecipeError {
             .iter()
             .map(|name| (strsim::damerau_levenshtein(key, name), *name))
             .min()
-            .filter(|(distance, name)| *distance <= 1 + name.len() / 2)
-            .map(|(_, name)| name.to_owned());
+            .filter(|(distance, name)| *distance <= 1 + name.len() / 2);
+        let kind = find(tree, parent).and_then(|value| value.get("kind")?.as_str());
+        let advice = match (nearest, kind, expected) {
+            (Some((_, name)), _, _) => format!("; did you mean `{name}`?"),
+            (None, Some(kind), []) => format!("; `{kind}` has no keys"),
+            (None, Some(kind), _) => format!("; `{kind}` has the keys {}", expected.join(", ")),
+            (None, None, _) => String::new(),
+        };
         return RecipeError::UnknownKey {
             place: place(parent),
             key: (*key).to_owned(),
-            nearest,
+            advice,
         };
     }
+    let path = match culprit(tree, misfit) {
+        Some(key) => format!("{path}.{key}"),
+        None => path.clone(),
+    };
     RecipeError::Misfit {
-        place: place(path),
-        problem: message.to_owned(),
+        place: place(&path),
+        problem: in_plain_words(message),
     }
+}
+
+/// The key of a tagged value that serde stumbles over. Serde only names the value as a whole, so each key is left out
+/// in turn: without the right one, the complaint is another.
+fn culprit(tree: &Value, misfit: &Misfit) -> Option<String> {
+    let about_a_value = ["invalid", "unknown variant"];
+    if !about_a_value
+        .iter()
+        .any(|it| misfit.message.starts_with(it))
+    {
+        return None;
+    }
+    let keys = find(tree, &misfit.path)?.as_table()?.keys();
+    // The kind goes last: without it every complaint is another.
+    let (kind, others): (Vec<_>, Vec<_>) = keys.partition(|key| *key == "kind");
+    let found = others.into_iter().chain(kind).find(|key| {
+        let mut without = tree.clone();
+        let table = find_mut(&mut without, &misfit.path).and_then(Value::as_table_mut);
+        table.is_some_and(|table| table.remove(*key).is_some())
+            && read(&without).err().as_ref() != Some(misfit)
+    });
+    found.cloned()
+}
+
+fn find<'t>(tree: &'t Value, path: &str) -> Option<&'t Value> {
+    let mut parts = path.split('.').filter(|part| !part.is_empty());
+    parts.try_fold(tree, |value, part| match value {
+        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+        other => other.get(part),
+    })
+}
+
+fn find_mut<'t>(tree: &'t mut Value, path: &str) -> Option<&'t mut Value> {
+    let mut parts = path.split('.').filter(|part| !part.is_empty());
+    parts.try_fold(tree, |value, part| match value {
+        Value::Array(list) => list.get_mut(part.parse::<usize>().ok()?),
+        other => other.get_mut(part),
+    })
 }
 
 fn place(path: &str) -> String {
     match path {
-        "" | "." => String::new(),
+        "" => String::new(),
         path => format!("{path}: "),
     }
 }
@@ -207,4 +270,43 @@ fn entry<'t>(list: &'t mut [Value], part: &str, path: &str) -> Result<&'t mut Va
         path: path.to_owned(),
         length,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::recipes::BUILT_IN;
+
+    fn error(change: &str) -> String {
+        let error = BUILT_IN[0].parse(&[change.to_owned()]).unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn errors_inside_tagged_values_name_the_key() {
+        let errors = [
+            "model.blocks.0.attention.heads=four",
+            "model.blocks.0.attention.bias=1",
+            "model.blocks.0.feed_forward.activation=mish",
+            "model.blocks.0.attention.kind=sparse",
+            "model.blocks.0.attention={kind=\"full\"}",
+            "model.blocks.0.attention=full",
+            "data.count=-1",
+            "data.count=many",
+            "data.paths=[\"a.txt\"]",
+            "tokenizer={kind=\"bytes\", vocabulary=300}",
+            "optimizer=fast",
+            "optimizer.epsilon=inf",
+            "data.count=0",
+            "training.batch=65537",
+            "model.width=200000000",
+        ]
+        .map(error);
+        insta::assert_snapshot!(errors.join("\n"));
+    }
+
+    #[test]
+    fn a_mistake_in_the_toml_is_one_line() {
+        let error = crate::Recipe::parse("seed = 1\n[data\n", &[]).unwrap_err();
+        insta::assert_snapshot!(error, @"line 2, column 6: unclosed table, expected `]`");
+    }
 }

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! run/  config.json  model.safetensors  tokenizer.json  generation_config.json    the model as last saved
-//!       recipe.toml  metrics.jsonl  loss.svg
+//!       recipe.toml  metrics.jsonl  loss.svg  .lock
 //!       checkpoints/last.safetensors                                              all that resuming needs, in one file
 //!       checkpoints/best/                                                         a model folder: lowest held-out loss
 //! ```
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::replace_file;
 use attentive_text::Tokenizer;
 use serde::{Deserialize, Serialize};
 
-use crate::{Recipe, TrainingError};
+use crate::state::SavedState;
+use crate::{Recipe, State, TrainingError};
 
 /// The folder of a run.
 #[derive(Clone, Debug)]
@@ -33,6 +34,18 @@ pub enum Start {
     /// Remove it.
     Overwrite,
 }
+
+/// What a run writes beside recipe.toml. Removed in this order: without its state, a half-removed run begins anew.
+const WRITTEN: [&str; 8] = [
+    "checkpoints/last.safetensors",
+    "checkpoints/best",
+    "metrics.jsonl",
+    "loss.svg",
+    "model.safetensors",
+    "tokenizer.json",
+    "generation_config.json",
+    "config.json",
+];
 
 /// One line of metrics.jsonl.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +100,11 @@ impl RunFolder {
         self.path.join("checkpoints").join("best")
     }
 
+    /// Whether a run was started here. Its recipe is the first file that a run writes and the last that is removed.
+    pub fn holds_run(&self) -> bool {
+        self.recipe_path().exists()
+    }
+
     fn recipe_path(&self) -> PathBuf {
         self.path.join("recipe.toml")
     }
@@ -110,32 +128,64 @@ impl RunFolder {
 
     /// Whether a run may start here.
     pub fn check(&self, start: Start) -> Result<(), TrainingError> {
-        if start == Start::New && self.recipe_path().exists() {
-            return Err(TrainingError::Occupied {
-                folder: self.path.clone(),
+        let folder = || self.path.clone();
+        let found = self.path.ancestors().find(|path| path.exists());
+        if let Some(file) = found.filter(|path| !path.is_dir()) {
+            return Err(TrainingError::NotAFolder {
+                folder: folder(),
+                file: file.to_owned(),
             });
         }
-        Ok(())
+        if self.holds_run() {
+            return match start {
+                Start::New => Err(TrainingError::Occupied { folder: folder() }),
+                Start::Resume | Start::Overwrite => Ok(()),
+            };
+        }
+        match WRITTEN.iter().find(|name| self.path.join(name).exists()) {
+            Some(file) => Err(TrainingError::Foreign {
+                folder: folder(),
+                file,
+            }),
+            None => Ok(()),
+        }
     }
 
-    /// The tokenizer of the run that is to be resumed, if there is one already.
-    pub fn tokenizer(&self, start: Start) -> Result<Option<Tokenizer>, TrainingError> {
-        let path = self.path.join("tokenizer.json");
-        let held = start == Start::Resume && self.recipe_path().exists() && path.exists();
-        Ok(held.then(|| Tokenizer::load(&path)).transpose()?)
-    }
-
-    /// Makes the folder ready for `recipe`.
-    pub fn prepare(&self, recipe: &Recipe, start: Start) -> Result<(), TrainingError> {
-        self.check(start)?;
-        match start {
-            Start::New => {}
-            Start::Resume => {
-                if let Some(held) = self.recipe()? {
-                    self.check_unchanged(&held, recipe)?;
-                }
+    /// Keeps other processes from training here for as long as the file is open.
+    pub fn lock(&self) -> Result<File, TrainingError> {
+        fs::create_dir_all(&self.path).map_err(|source| io(&self.path, source))?;
+        let path = self.path.join(".lock");
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true);
+        let file = options.open(&path).map_err(|source| io(&path, source))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(TrainingError::Running {
+                folder: self.path.clone(),
+            }),
+            // Some network file systems have no locks; a run is still better than none.
+            Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
+                Err(io(&path, error))
             }
-            Start::Overwrite => self.clear()?,
+            _ => Ok(file),
+        }
+    }
+
+    /// What the run in the folder saved last, if it saved anything.
+    pub fn saved_state(&self) -> Result<Option<SavedState>, TrainingError> {
+        let path = self.state_path();
+        path.exists().then(|| State::open(&path)).transpose()
+    }
+
+    /// The tokenizer of the run in the folder, if it has one already.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TrainingError> {
+        let path = self.path.join("tokenizer.json");
+        Ok(path.exists().then(|| Tokenizer::load(&path)).transpose()?)
+    }
+
+    /// Makes the folder ready for `recipe`, which is written before anything else.
+    pub fn prepare(&self, recipe: &Recipe, start: Start) -> Result<(), TrainingError> {
+        if start == Start::Overwrite {
+            self.clear()?;
         }
         let checkpoints = self.path.join("checkpoints");
         fs::create_dir_all(&checkpoints).map_err(|source| io(&checkpoints, source))?;
@@ -144,11 +194,16 @@ impl RunFolder {
     }
 
     /// What was learned belongs to the model, the data and the seed; the rest of a recipe may change on resuming.
-    fn check_unchanged(&self, held: &Recipe, now: &Recipe) -> Result<(), TrainingError> {
+    pub fn check_unchanged(&self, held: &Recipe, now: &Recipe) -> Result<(), TrainingError> {
+        let mut model = now.model.clone();
+        if model.vocabulary == 0 {
+            // As many as the tokenizer has, which is what the held recipe says.
+            model.vocabulary = held.model.vocabulary;
+        }
         let parts = [
-            ("model", held.model == now.model),
+            ("model", held.model == model),
             ("tokenizer", held.tokenizer == now.tokenizer),
-            ("data", held.data == now.data),
+            ("data", held.data.same_but_for_paths(&now.data)),
             ("seed", held.seed == now.seed),
         ];
         match parts.iter().find(|(_, same)| !same) {
@@ -162,20 +217,14 @@ impl RunFolder {
 
     /// Removes what a run writes, and nothing else.
     fn clear(&self) -> Result<(), TrainingError> {
-        let files = [
-            "recipe.toml",
-            "metrics.jsonl",
-            "loss.svg",
-            "config.json",
-            "generation_config.json",
-            "tokenizer.json",
-            "model.safetensors",
-        ];
-        let files = files.map(|name| self.path.join(name));
-        for path in files.iter().chain([&self.state_path()]) {
-            gone(path, fs::remove_file(path))?;
+        for path in WRITTEN.map(|name| self.path.join(name)) {
+            let removed = match path == self.best() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            gone(&path, removed)?;
         }
-        gone(&self.best(), fs::remove_dir_all(self.best()))
+        gone(&self.recipe_path(), fs::remove_file(self.recipe_path()))
     }
 
     /// The metrics so far.
@@ -183,7 +232,7 @@ impl RunFolder {
         let path = self.metrics_path();
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(source) if source.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(source) if source.kind() == ErrorKind::NotFound => String::new(),
             Err(source) => return Err(io(&path, source)),
         };
         // A killed run may leave half a line at the end.
@@ -238,7 +287,7 @@ impl MetricsFile {
 /// What was not there needs no removing.
 fn gone(path: &Path, removed: std::io::Result<()>) -> Result<(), TrainingError> {
     match removed {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(io(path, source)),
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(io(path, source)),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! All that resuming needs, in one file, because one file can be replaced at once.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{CheckpointError, TensorFile, model_tensors, write_tensors};
 use attentive_model::{LanguageModel, parameters, replace_parameters};
@@ -47,26 +47,45 @@ impl State {
         write_tensors(path, tensors, HashMap::from([(KEY.to_owned(), words)]))
     }
 
-    /// Reads what [`State::save`] wrote into `model`, which must be of the same settings.
-    pub fn load(
-        path: &Path,
+    /// Opens what [`State::save`] wrote.
+    pub fn open(path: &Path) -> Result<SavedState, TrainingError> {
+        let file = TensorFile::open(path).map_err(|error| unusable(path, error))?;
+        let words = file.metadata().remove(KEY);
+        let words = words.ok_or_else(|| broken(path, "it holds no state".to_owned()))?;
+        let state =
+            serde_json::from_str(&words).map_err(|error| broken(path, error.to_string()))?;
+        Ok(SavedState {
+            path: path.to_owned(),
+            file,
+            state,
+        })
+    }
+}
+
+/// A state on disk whose tensors are still to be read.
+#[derive(Debug)]
+pub struct SavedState {
+    path: PathBuf,
+    file: TensorFile,
+    /// The numbers that are no tensors.
+    pub state: State,
+}
+
+impl SavedState {
+    /// Reads the weights into `model`, which must be of the same settings, and the optimizer's memory.
+    pub fn restore(
+        self,
         model: LanguageModel,
         config: &AdamWConfig,
-    ) -> Result<(Self, LanguageModel, AdamW), TrainingError> {
-        let broken = |problem: String| TrainingError::BrokenState {
-            path: path.to_owned(),
-            problem,
-        };
-        let file = TensorFile::open(path)?;
-        let words = file.metadata().remove(KEY).unwrap_or_default();
-        let state: Self =
-            serde_json::from_str(&words).map_err(|error| broken(error.to_string()))?;
+    ) -> Result<(State, LanguageModel, AdamW), TrainingError> {
+        let Self { path, file, state } = self;
         let read = |prefix: &str, name: &str, shape: &[usize]| {
-            let numbers = file.floats(&format!("{prefix}.{name}"))?;
+            let numbers = file
+                .floats(&format!("{prefix}.{name}"))
+                .map_err(|error| unusable(&path, error))?;
             if numbers.len() != shape.iter().product::<usize>() {
-                return Err(broken(format!(
-                    "{prefix}.{name} has another size than the model's"
-                )));
+                let problem = format!("{prefix}.{name} has another size than the model's");
+                return Err(broken(&path, problem));
             }
             Ok(TensorData::new(numbers, shape.to_vec()))
         };
@@ -88,5 +107,20 @@ impl State {
         let device = model.device().inner();
         let optimizer = AdamW::restored(config, state.step, moments, &device);
         Ok((state, replace_parameters(model, weights), optimizer))
+    }
+}
+
+fn broken(path: &Path, problem: String) -> TrainingError {
+    TrainingError::BrokenState {
+        path: path.to_owned(),
+        problem,
+    }
+}
+
+/// Whatever is wrong with the file, the advice is that for a state.
+fn unusable(path: &Path, error: CheckpointError) -> TrainingError {
+    match error {
+        CheckpointError::Broken { problem, .. } => broken(path, problem),
+        other => other.into(),
     }
 }

@@ -1,5 +1,6 @@
 //! The training loop.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attentive_model::checkpoint::{self, SpecialTokens, replace_file};
@@ -10,8 +11,8 @@ use burn::tensor::Device;
 
 use crate::run_folder::MetricsFile;
 use crate::{
-    AdamW, Data, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, Start, State,
-    TrainingError,
+    AdamW, Data, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, SavedState, Start,
+    State, TrainingError,
 };
 
 /// A run: a model on its way through a recipe.
@@ -24,6 +25,8 @@ pub struct Trainer {
     optimizer: AdamW,
     state: State,
     metrics: MetricsFile,
+    /// Held while the run lives, so that no second process trains in its folder.
+    _lock: File,
 }
 
 /// How a run ended.
@@ -35,7 +38,9 @@ pub struct Summary {
     pub step: u64,
     /// The lowest held-out loss, and its step.
     pub best: Option<(f64, u64)>,
-    /// The last held-out loss of this sitting; none if it made no evaluation.
+    /// Steps done in this sitting.
+    pub sitting: u64,
+    /// The last held-out loss; none if there was no evaluation yet.
     pub held_out_loss: Option<f64>,
     /// Entropy of the tokens taken one by one.
     pub unigram_entropy: f64,
@@ -50,37 +55,37 @@ impl Trainer {
         device: &Device,
     ) -> Result<Self, TrainingError> {
         folder.check(start)?;
-        let data = Data::prepare(&recipe, folder.tokenizer(start)?)?;
-        let tokens = data.tokenizer.vocabulary();
-        match recipe.model.vocabulary {
-            0 => recipe.model.vocabulary = tokens,
-            model if model < tokens => {
-                return Err(TrainingError::SmallVocabulary {
-                    model,
-                    tokenizer: tokens,
-                });
-            }
-            _ => {}
-        }
-        folder.prepare(&recipe, start)?;
+        // A run that is there is locked before it is read; a new folder is not made before all checks have passed.
+        let lock = folder.holds_run().then(|| folder.lock()).transpose()?;
+        let saved = match start {
+            Start::Resume => saved_state(&folder, &recipe)?,
+            Start::New | Start::Overwrite => None,
+        };
+        let data = prepare_data(&recipe, &folder, saved.as_ref())?;
+        fit_to_tokenizer(&mut recipe, &data)?;
         let device = device.clone().autodiff();
         let fresh = LanguageModel::new(&recipe.model, recipe.seed, &device)?;
-        let state_path = folder.state_path();
-        let (state, model, optimizer) = if state_path.exists() {
-            State::load(&state_path, fresh, &recipe.optimizer)?
-        } else {
-            let state = State {
-                step: 0,
-                best: None,
-                fingerprint: data.fingerprint,
-            };
-            (state, fresh, AdamW::new(&recipe.optimizer))
+        let (state, model, optimizer) = match saved {
+            Some(saved) => saved.restore(fresh, &recipe.optimizer)?,
+            None => {
+                let state = State {
+                    step: 0,
+                    best: None,
+                    fingerprint: data.fingerprint,
+                };
+                (state, fresh, AdamW::new(&recipe.optimizer))
+            }
         };
-        if state.fingerprint != data.fingerprint {
-            return Err(TrainingError::OtherData {
-                folder: folder.path().to_owned(),
-            });
-        }
+        let lock = match lock {
+            Some(lock) => lock,
+            None => {
+                let lock = folder.lock()?;
+                // Another process may have begun a run since the first look.
+                folder.check(Start::New)?;
+                lock
+            }
+        };
+        folder.prepare(&recipe, start)?;
         let metrics = folder.metrics_from(state.step)?;
         let trainer = Self {
             recipe,
@@ -91,6 +96,7 @@ impl Trainer {
             optimizer,
             state,
             metrics,
+            _lock: lock,
         };
         trainer.save_folder(trainer.folder.path())?;
         trainer.save_folder(&trainer.folder.best())?;
@@ -130,7 +136,8 @@ impl Trainer {
             held_out_tokens: tokens.held_out.len(),
             unigram_entropy,
         });
-        let mut held_out_loss = None;
+        let before = self.state.step;
+        let mut held_out_loss = self.last_held_out_loss()?;
         let mut outcome = Outcome::Finished;
         while self.state.step < steps {
             if stop.load(Ordering::Relaxed) {
@@ -140,14 +147,8 @@ impl Trainer {
             tell(self.step()?);
             let step = self.state.step;
             if step == steps || step.is_multiple_of(self.recipe.training.evaluate_every) {
-                let event = self.evaluate()?;
-                if let Event::Evaluated {
-                    held_out_loss: loss,
-                    ..
-                } = event
-                {
-                    held_out_loss = Some(loss);
-                }
+                let (event, loss) = self.evaluate()?;
+                held_out_loss = Some(loss);
                 tell(event);
                 self.save()?;
                 tell(Event::Saved { step });
@@ -162,6 +163,7 @@ impl Trainer {
         Ok(Summary {
             outcome,
             step,
+            sitting: step - before,
             best: self.state.best,
             held_out_loss,
             unigram_entropy,
@@ -193,14 +195,13 @@ impl Trainer {
                 None => gradients,
             });
         }
-        if !loss.is_finite() {
-            return Err(TrainingError::Diverged { step });
-        }
+        self.require_finite("loss", loss)?;
         let mut gradients = sum.expect("a step has at least one pass");
         if passes > 1 {
             gradients = gradients.scaled(1.0 / passes as f64);
         }
         let (gradients, gradient_norm) = gradients.clipped(recipe.optimizer.clip);
+        self.require_finite("gradient norm", gradient_norm)?;
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;
         let tokens = passes * recipe.training.batch * recipe.model.length;
@@ -223,8 +224,9 @@ impl Trainer {
     }
 
     /// Judges the model by the held-out tokens, and keeps it if it is the best so far.
-    fn evaluate(&mut self) -> Result<Event, TrainingError> {
+    fn evaluate(&mut self) -> Result<(Event, f64), TrainingError> {
         let held_out_loss = self.held_out_loss();
+        self.require_finite("held-out loss", held_out_loss)?;
         let step = self.state.step;
         let best = self.state.best.is_none_or(|(loss, _)| held_out_loss < loss);
         if best {
@@ -235,11 +237,33 @@ impl Trainer {
             step,
             held_out_loss,
         })?;
-        Ok(Event::Evaluated {
+        let event = Event::Evaluated {
             step,
             held_out_loss,
             best,
+        };
+        Ok((event, held_out_loss))
+    }
+
+    /// Ends the run before a number that is none reaches the weights, the metrics or a save.
+    fn require_finite(&self, number: &'static str, value: f64) -> Result<(), TrainingError> {
+        if value.is_finite() {
+            return Ok(());
+        }
+        Err(TrainingError::Diverged {
+            number,
+            step: self.state.step,
+            saved: self.folder.state_path().exists(),
         })
+    }
+
+    /// The last held-out loss of earlier sittings.
+    fn last_held_out_loss(&self) -> Result<Option<f64>, TrainingError> {
+        let metrics = self.folder.metrics()?;
+        Ok(metrics.iter().rev().find_map(|metric| match metric {
+            Metric::Evaluation { held_out_loss, .. } => Some(*held_out_loss),
+            Metric::Step { .. } => None,
+        }))
     }
 
     /// The mean loss over the evaluation windows.
@@ -281,5 +305,68 @@ impl Trainer {
         let path = folder.join("tokenizer.json");
         let text = self.data.tokenizer.to_json();
         replace_file(&path, text.as_bytes()).map_err(|source| TrainingError::Io { path, source })
+    }
+}
+
+/// What is saved of the run to be resumed, if `recipe` can go on with it.
+fn saved_state(folder: &RunFolder, recipe: &Recipe) -> Result<Option<SavedState>, TrainingError> {
+    let Some(held) = folder.recipe()? else {
+        return Ok(None);
+    };
+    folder.check_unchanged(&held, recipe)?;
+    let saved = folder.saved_state()?;
+    match &saved {
+        Some(SavedState { state, .. }) if state.step > recipe.training.steps => {
+            Err(TrainingError::FewerSteps {
+                steps: recipe.training.steps,
+                done: state.step,
+            })
+        }
+        _ => Ok(saved),
+    }
+}
+
+/// The data, which must be what was learned from so far.
+fn prepare_data(
+    recipe: &Recipe,
+    folder: &RunFolder,
+    saved: Option<&SavedState>,
+) -> Result<Data, TrainingError> {
+    let corpus = recipe.data.corpus(recipe.seed)?;
+    let Some(saved) = saved else {
+        // Whatever tokenizer a run without a save has, nothing was learned with it.
+        return Ok(Data::prepare(recipe, &corpus, None)?);
+    };
+    // Before the text is encoded: a tokenizer of characters would stumble over new ones and hide the reason.
+    if saved.state.fingerprint != corpus.fingerprint() {
+        return Err(TrainingError::OtherData {
+            folder: folder.path().to_owned(),
+        });
+    }
+    Ok(Data::prepare(recipe, &corpus, folder.tokenizer()?)?)
+}
+
+/// Checks what can only be checked with the tokenizer at hand, and fills in the vocabulary.
+fn fit_to_tokenizer(recipe: &mut Recipe, data: &Data) -> Result<(), TrainingError> {
+    let tokens = data.tokenizer.vocabulary();
+    let vocabulary = &mut recipe.model.vocabulary;
+    if *vocabulary == 0 {
+        *vocabulary = tokens;
+    }
+    if *vocabulary < tokens {
+        return Err(TrainingError::SmallVocabulary {
+            model: *vocabulary,
+            tokenizer: tokens,
+        });
+    }
+    recipe.check_size()?;
+    // A prompt with characters that the text lacks is no error: the sample then starts otherwise.
+    let prompt = data.tokenizer.encode(&recipe.sample.prompt);
+    match prompt.map(|ids| ids.len()) {
+        Ok(tokens) if tokens > recipe.model.length => Err(TrainingError::LongPrompt {
+            tokens,
+            length: recipe.model.length,
+        }),
+        _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `attentive forward MODEL --inputs IN --save OUT`
+//! `attentive forward MODEL --inputs IN --save OUT`, in Hugging Face's words, so that both can be compared.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,12 +11,14 @@ use attentive::model::{Extras, Input, ModelConfig, PositionsConfig, Recorder};
 use attentive::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::arguments::Forward;
+use crate::failure::Usage;
 
 const INPUTS: [&str; 3] = ["input_ids", "attention_mask", "position_ids"];
 
 /// One pass from tensors to tensors.
 pub fn run(arguments: Forward) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
+    check_place(&arguments)?;
     let (model, _) = checkpoint::load(&arguments.model, &device)?;
     let input = read(&arguments.inputs, model.config(), &device)?;
     let mut recorder = Recorder {
@@ -46,21 +48,54 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses to save over what the pass reads.
+fn check_place(arguments: &Forward) -> Result<(), Usage> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let Some(save) = real(&arguments.save) else {
+        return Ok(());
+    };
+    let what = if real(&arguments.inputs).is_some_and(|inputs| inputs == save) {
+        "holds the inputs"
+    } else if real(&arguments.model).is_some_and(|model| save.starts_with(model)) {
+        "is a file of the model"
+    } else {
+        return Ok(());
+    };
+    let place = arguments.save.display();
+    Err(Usage(format!("--save: {place} {what}; name another file")))
+}
+
 fn read(path: &Path, config: &ModelConfig, device: &Device) -> Result<Input> {
     let file = TensorFile::open(path)?;
     let place = path.display();
-    if let Some(name) = file
-        .names()
-        .iter()
-        .find(|name| !INPUTS.contains(&name.as_str()))
-    {
-        bail!(
-            "{place}: there is no input `{name}`; the inputs are {}",
-            INPUTS.join(", ")
-        );
+    let names = file.names();
+    if let Some(name) = names.iter().find(|name| !INPUTS.contains(&name.as_str())) {
+        let (name, inputs) = (name.escape_debug(), INPUTS.join(", "));
+        bail!("{place}: there is no input `{name}`; the inputs are {inputs}");
     }
-    let ids = matrix(&file, path, "input_ids")?;
-    let Some(ids) = ids else {
+    let ids = read_ids(&file, path, config)?;
+    let positions = read_positions(&file, path, config, ids.shape)?;
+    let keys = match matrix(&file, path, "attention_mask")? {
+        Some(mask) if mask.shape != ids.shape => {
+            bail!(
+                "{place}: attention_mask is {:?} and must be {:?}",
+                mask.shape,
+                ids.shape
+            )
+        }
+        Some(mask) => Some(ranges(&mask, path)?),
+        None => None,
+    };
+    Ok(Input {
+        ids: ids.into_tensor(device),
+        positions: positions.map(|positions| positions.into_tensor(device)),
+        keys,
+    })
+}
+
+fn read_ids(file: &TensorFile, path: &Path, config: &ModelConfig) -> Result<Matrix> {
+    let place = path.display();
+    let Some(ids) = matrix(file, path, "input_ids")? else {
         bail!("{place}: input_ids is missing; it must be whole numbers [batch, length]");
     };
     if let Some(id) = ids
@@ -73,14 +108,24 @@ fn read(path: &Path, config: &ModelConfig, device: &Device) -> Result<Input> {
             config.vocabulary
         );
     }
-    let [batch, length] = ids.shape;
+    let [_, length] = ids.shape;
     if length > config.length {
         bail!(
             "{place}: input_ids has length {length} and the model reads at most {}",
             config.length
         );
     }
-    let positions = matrix(&file, path, "position_ids")?;
+    Ok(ids)
+}
+
+fn read_positions(
+    file: &TensorFile,
+    path: &Path,
+    config: &ModelConfig,
+    [batch, length]: [usize; 2],
+) -> Result<Option<Matrix>> {
+    let place = path.display();
+    let positions = matrix(file, path, "position_ids")?;
     if let Some(positions) = &positions {
         let [rows, columns] = positions.shape;
         if columns != length || (rows != batch && rows != 1) {
@@ -100,22 +145,7 @@ fn read(path: &Path, config: &ModelConfig, device: &Device) -> Result<Input> {
             );
         }
     }
-    let keys = match matrix(&file, path, "attention_mask")? {
-        Some(mask) if mask.shape != ids.shape => {
-            bail!(
-                "{place}: attention_mask is {:?} and must be {:?}",
-                mask.shape,
-                ids.shape
-            )
-        }
-        Some(mask) => Some(ranges(&mask, path)?),
-        None => None,
-    };
-    Ok(Input {
-        ids: ids.into_tensor(device),
-        positions: positions.map(|positions| positions.into_tensor(device)),
-        keys,
-    })
+    Ok(positions)
 }
 
 /// Whole numbers in rows and columns.

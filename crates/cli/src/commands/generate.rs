@@ -1,13 +1,14 @@
 //! `attentive generate MODEL`
 
 use std::io::{IsTerminal, Read, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use attentive::generation::{GenerationConfig, Sampling, StopReason, generate};
-use attentive::model::checkpoint;
+use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
+use attentive::model::{LanguageModel, checkpoint};
 use attentive::text::Tokenizer;
 use serde_json::json;
 
@@ -24,24 +25,18 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         seed: arguments.seed.unwrap_or_else(another_seed),
     };
     sampling.validate()?;
+    if arguments.stop.iter().any(String::is_empty) {
+        let sentence =
+            "--stop: an empty string would end every text at once; give a string or leave it out";
+        return Err(Usage(sentence.to_owned()).into());
+    }
     let device = attentive::tensor::device(&arguments.device.device)?;
     let (model, description) = checkpoint::load(&arguments.model, &device)?;
     let tokenizer = load_tokenizer(&arguments.model)?;
     if tokenizer.is_none() && !arguments.stop.is_empty() {
         return Err(no_tokenizer(&arguments.model, "--stop").into());
     }
-    let text = if arguments.ids.is_empty() {
-        prompt_text(&arguments)?
-    } else {
-        String::new()
-    };
-    let mut prompt = arguments.ids.clone();
-    if !text.is_empty() {
-        let tokenizer = tokenizer
-            .as_ref()
-            .ok_or_else(|| no_tokenizer(&arguments.model, "a text prompt"))?;
-        prompt = tokenizer.encode(&text)?;
-    }
+    let (text, mut prompt) = read_prompt(&arguments, tokenizer.as_ref())?;
     if prompt.is_empty() {
         prompt.extend(description.special.beginning);
     }
@@ -51,44 +46,68 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         stop: arguments.stop,
         end: description.special.end,
     };
-    let streamed = !arguments.json;
+    // Nothing is shown of a prompt that cannot be continued.
+    check(&model, tokenizer.as_ref(), &prompt, &config)?;
     let mut out = std::io::stdout().lock();
-    if streamed && tokenizer.is_some() {
-        write!(out, "{text}")?;
+    if !arguments.json {
+        stream(
+            &mut out,
+            &model,
+            tokenizer.as_ref(),
+            (&text, &prompt),
+            &config,
+        )?;
+        return Ok(ExitCode::SUCCESS);
     }
     let started = Instant::now();
+    let go_on = |_: Piece| ControlFlow::Continue(());
+    let done = generate(&model, tokenizer.as_ref(), &prompt, &config, go_on)?;
+    let words = json!({
+        "prompt": text,
+        "prompt_ids": prompt,
+        "ids": done.ids,
+        "text": done.text,
+        "stop_reason": match done.reason {
+            StopReason::End => "end",
+            StopReason::Stop => "stop",
+            StopReason::Length => "length",
+            StopReason::Unwanted => "unwanted",
+        },
+        "seed": config.sampling.seed,
+        "tokens_per_second": done.ids.len() as f64 / started.elapsed().as_secs_f64(),
+    });
+    writeln!(out, "{words}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the prompt and what follows it, as it comes: as text with a tokenizer, as ids without. Ends at once when
+/// nobody reads it any more.
+fn stream(
+    out: &mut impl Write,
+    model: &LanguageModel,
+    tokenizer: Option<&Tokenizer>,
+    (text, prompt): (&str, &[u32]),
+    config: &GenerationConfig,
+) -> Result<()> {
+    if tokenizer.is_some() {
+        write!(out, "{text}")?;
+        out.flush()?;
+    }
     let mut shown = Ok(());
-    let done = generate(&model, tokenizer.as_ref(), &prompt, &config, |piece| {
-        let ids = piece.id.filter(|_| tokenizer.is_none());
-        if streamed && shown.is_ok() {
-            shown = match ids {
-                Some(id) => write!(out, "{id} "),
-                None => write!(out, "{}", piece.text),
-            }
-            .and_then(|()| out.flush());
+    generate(model, tokenizer, prompt, config, |piece| {
+        shown = match piece.id.filter(|_| tokenizer.is_none()) {
+            Some(id) => write!(out, "{id} "),
+            None => write!(out, "{}", piece.text),
+        }
+        .and_then(|()| out.flush());
+        match shown {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
         }
     })?;
     shown?;
-    if streamed {
-        writeln!(out)?;
-    } else {
-        let seconds = started.elapsed().as_secs_f64();
-        let words = json!({
-            "prompt": text,
-            "prompt_ids": prompt,
-            "ids": done.ids,
-            "text": done.text,
-            "stop_reason": match done.reason {
-                StopReason::End => "end",
-                StopReason::Stop => "stop",
-                StopReason::Length => "length",
-            },
-            "seed": config.sampling.seed,
-            "tokens_per_second": done.ids.len() as f64 / seconds,
-        });
-        writeln!(out, "{words}")?;
-    }
-    Ok(ExitCode::SUCCESS)
+    writeln!(out)?;
+    Ok(())
 }
 
 /// The tokenizer of a model folder, if it has one.
@@ -104,6 +123,20 @@ fn no_tokenizer(folder: &Path, what: &str) -> Usage {
     ))
 }
 
+/// The prompt as text, empty if ids were given, and as ids.
+fn read_prompt(arguments: &Generate, tokenizer: Option<&Tokenizer>) -> Result<(String, Vec<u32>)> {
+    if !arguments.ids.is_empty() {
+        return Ok((String::new(), arguments.ids.clone()));
+    }
+    let text = prompt_text(arguments)?;
+    if text.is_empty() {
+        return Ok((text, Vec::new()));
+    }
+    let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(&arguments.model, "a text prompt"))?;
+    let ids = tokenizer.encode(&text)?;
+    Ok((text, ids))
+}
+
 fn prompt_text(arguments: &Generate) -> Result<String> {
     if let Some(prompt) = &arguments.prompt {
         return Ok(prompt.clone());
@@ -111,17 +144,29 @@ fn prompt_text(arguments: &Generate) -> Result<String> {
     if std::io::stdin().is_terminal() {
         return Ok(String::new());
     }
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     std::io::stdin()
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .context("standard input")?;
+    let mut text = utf8("standard input", bytes)?;
     // The newline that `echo` adds is not meant.
     let length = text.trim_end_matches(['\r', '\n']).len();
     text.truncate(length);
     Ok(text)
 }
 
+/// Bytes as text; the error says where they are none.
+pub fn utf8(place: &str, bytes: Vec<u8>) -> Result<String, Usage> {
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        Usage(format!(
+            "{place} is not UTF-8 text (the first wrong byte is at offset {offset}); convert it to UTF-8"
+        ))
+    })
+}
+
 fn another_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |time| time.as_nanos() as u64)
+    // As small as the seeds that can be given, so that any seed that is shown can be given again.
+    now.map_or(0, |time| time.as_nanos() as u64 >> 1)
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use attentive::model::{AttentionConfig, LanguageModel, ModelConfig, checkpoint, parameters};
-use serde_json::json;
+use anyhow::{Context, Result};
+use attentive::model::checkpoint::{self, Description};
+use attentive::model::{LanguageModel, ModelConfig, Operations, parameters};
+use serde_json::{Value, json};
 
 use crate::arguments::Info;
 
@@ -16,59 +17,98 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;
     let model = LanguageModel::new(config, 0, &device)?;
-    let mut parts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut exact: BTreeMap<&str, u128> = BTreeMap::new();
     for parameter in parameters(&model) {
-        let count: usize = parameter.shape.iter().product();
-        *parts.entry(part(&parameter.name)).or_default() += count;
+        let count: u128 = parameter.shape.iter().map(|size| *size as u128).product();
+        *exact.entry(part(&parameter.name)).or_default() += count;
     }
-    let total: usize = parts.values().sum();
-    let operations = config.operations();
-    let cache = cache_bytes(config);
+    let place = arguments.model.display();
+    let parts = countable(config, &exact).with_context(|| {
+        format!("{place}/config.json describes a model that no machine can hold")
+    })?;
+    let numbers = Numbers {
+        total: parts.values().sum(),
+        parts,
+        operations: config.operations(),
+        cache: 4 * config.cache_numbers(),
+    };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let words = json!({
-            "model_type": description.model_type,
-            "config": config,
-            "layers": config.layers(),
-            "parameters": { "total": total, "parts": parts },
-            "memory": { "weights_bytes": 4 * total, "cache_bytes_per_token": cache },
-            "operations_per_token": { "weights": operations.weights, "attention": operations.attention },
-        });
-        writeln!(out, "{words}")?;
-        return Ok(ExitCode::SUCCESS);
+        writeln!(out, "{}", words(&description, &numbers))?;
+    } else {
+        print(&mut out, &description, &numbers)?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is counted of a model.
+struct Numbers {
+    parts: BTreeMap<&'static str, u64>,
+    total: u64,
+    operations: Operations,
+    cache: u64,
+}
+
+/// The counts, if they and the operations that follow from them fit into 64 bits.
+fn countable(
+    config: &ModelConfig,
+    exact: &BTreeMap<&'static str, u128>,
+) -> Option<BTreeMap<&'static str, u64>> {
+    // A weight takes four bytes and two operations. Sums of operations stop at the largest number.
+    let most = u128::from(u64::MAX) / 16;
+    let operations = config.operations();
+    let fits = exact.values().sum::<u128>() <= most
+        && operations.weights < u64::MAX
+        && operations.attention < u64::MAX;
+    fits.then(|| {
+        let counts = exact.iter();
+        counts.map(|(name, count)| (*name, *count as u64)).collect()
+    })
+}
+
+fn words(description: &Description, numbers: &Numbers) -> Value {
+    let Numbers {
+        parts,
+        total,
+        operations,
+        cache,
+    } = numbers;
+    json!({
+        "model_type": description.model_type,
+        "config": description.config,
+        "layers": description.config.layers(),
+        "parameters": { "total": total, "parts": parts },
+        "memory": { "weights_bytes": 4 * total, "cache_bytes_per_token": cache },
+        "operations_per_token": { "weights": operations.weights, "attention": operations.attention },
+    })
+}
+
+fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> Result<()> {
+    let config = &description.config;
     writeln!(out, "architecture   {}", description.model_type)?;
     writeln!(out, "               {}", shape(config))?;
     for (index, block) in config.blocks.iter().enumerate() {
         let title = if index == 0 { "blocks" } else { "" };
-        let AttentionConfig::Full(attention) = &block.attention;
         writeln!(
             out,
-            "{title:14} {} × (full attention, {} heads of width {}, {} key-value heads; {}; {} norm {})",
+            "{title:14} {} × ({}; {}; {} norm {})",
             block.repeat,
-            attention.heads,
-            attention.head_width(config.width),
-            attention.key_value_heads(),
+            block.attention.describe(config.width),
             feed_forward(&block.feed_forward),
             word(&json!(block.norm)["kind"]),
             word(&json!(block.placement)),
         )?;
     }
-    writeln!(out, "parameters     {}", grouped(total as u64))?;
-    for (name, count) in &parts {
+    let total = numbers.total;
+    writeln!(out, "parameters     {}", grouped(total))?;
+    for (name, count) in &numbers.parts {
         let share = 100.0 * *count as f64 / total as f64;
-        writeln!(
-            out,
-            "  {name:14} {:>14}  {share:5.1} %",
-            grouped(*count as u64)
-        )?;
+        writeln!(out, "  {name:14} {:>14}  {share:5.1} %", grouped(*count))?;
     }
-    writeln!(
-        out,
-        "memory         {} of weights (f32)",
-        bytes(4 * total as u64)
-    )?;
-    writeln!(out, "               {} of cache per token", bytes(cache))?;
+    let (weights, cache) = (bytes(4 * total), bytes(numbers.cache));
+    writeln!(out, "memory         {weights} of weights (f32)")?;
+    writeln!(out, "               {cache} of cache per token")?;
+    let operations = &numbers.operations;
     writeln!(
         out,
         "operations     {} per token with the weights",
@@ -80,7 +120,7 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         grouped(operations.attention),
         config.length
     )?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Which part of a model a parameter belongs to.
@@ -124,15 +164,6 @@ fn feed_forward(config: &attentive::model::FeedForwardConfig) -> String {
 /// The name that a setting has in a recipe.
 fn word(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-/// Bytes of keys and values that one more token costs.
-fn cache_bytes(config: &ModelConfig) -> u64 {
-    let layer = |block: &attentive::model::BlockConfig| {
-        let AttentionConfig::Full(attention) = &block.attention;
-        2 * 4 * attention.key_value_heads() * attention.head_width(config.width)
-    };
-    config.layer_blocks().map(layer).sum::<usize>() as u64
 }
 
 fn grouped(number: u64) -> String {

@@ -7,6 +7,7 @@ mod info;
 mod recipes;
 mod train;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -17,7 +18,7 @@ use crate::arguments::{Arguments, Command};
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
         None => {
-            print!("{FIRST_STEPS}");
+            write!(std::io::stdout(), "{FIRST_STEPS}")?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Train(arguments)) => train::run(arguments),

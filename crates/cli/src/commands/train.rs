@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use attentive::generation::{GenerationConfig, Sampling, generate};
 use attentive::training::{
     DataConfig, Listener, Outcome, Recipe, RunFolder, Start, Summary, Trainer, recipes,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::Train;
+use crate::commands::generate::utf8;
 use crate::commands::recipes::no_such_recipe;
 use crate::failure::Usage;
+use crate::output::{note, quoted};
 use crate::plot::LossPlot;
 use crate::progress::{Bar, JsonLines, PlainLines};
+use crate::sample::Sample;
 
 /// What a shell gives a program that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -34,77 +36,77 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
     let recipe = resolve(&arguments, &folder)?;
     let mut trainer = Trainer::start(recipe, folder.clone(), start, &device)?;
     let stop = stop_on_interrupt()?;
-    let mut progress: Box<dyn Listener> = if arguments.json {
-        Box::new(JsonLines)
+    let (mut json_lines, mut bar, mut plain_lines) = (
+        JsonLines::new(stop.clone()),
+        Bar::default(),
+        PlainLines::default(),
+    );
+    let progress: &mut dyn Listener = if arguments.json {
+        &mut json_lines
     } else if std::io::stderr().is_terminal() {
-        Box::new(Bar::default())
+        &mut bar
     } else {
-        Box::new(PlainLines::default())
+        &mut plain_lines
     };
     let mut plot = LossPlot::new(folder.clone());
-    let summary = trainer.run(&mut [progress.as_mut(), &mut plot], &stop)?;
-    drop(progress);
-    plot.finish()?;
-    if summary.outcome == Outcome::Interrupted {
-        let resume = format!("attentive train --resume --out {}", folder.path().display());
-        if arguments.json {
-            println!(
-                "{}",
-                json!({ "event": "interrupted", "step": summary.step, "resume": resume })
-            );
-        } else {
-            println!(
-                "stopped after step {} and saved; go on with\n  {resume}",
-                summary.step
-            );
-        }
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    let sample = sample(&trainer)?;
+    let summary = trainer.run(&mut [progress, &mut plot], &stop)?;
+    json_lines.finish()?;
     let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let words = json!({
-            "event": "summary",
-            "folder": folder.path(),
-            "step": summary.step,
-            "held_out_loss": summary.held_out_loss,
-            "best": summary.best.map(|(loss, step)| json!({ "held_out_loss": loss, "step": step })),
-            "unigram_entropy": summary.unigram_entropy,
-            "sample": sample,
-        });
-        writeln!(out, "{words}")?;
-    } else {
-        conclude(&mut out, &summary, &folder, &sample)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let code = match summary.outcome {
+        Outcome::Interrupted => {
+            say_how_to_resume(&mut out, &summary, &folder, arguments.json)?;
+            ExitCode::from(INTERRUPTED)
+        }
+        Outcome::Finished => {
+            let sample = Sample::write(&trainer, &stop);
+            if arguments.json {
+                writeln!(out, "{}", summary_words(&summary, &folder, &sample))?;
+            } else {
+                conclude(&mut out, &summary, &folder, &sample)?;
+            }
+            ExitCode::SUCCESS
+        }
+    };
+    plot.finish()?;
+    Ok(code)
 }
 
 /// The recipe that was asked for, with all changes made.
 fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
     let mut changes = arguments.changes.clone();
     changes.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-    let held = if arguments.resume {
-        folder.recipe()?
-    } else {
-        None
+    let held = match arguments.resume {
+        true => folder.recipe()?,
+        false => None,
     };
-    let mut recipe = match (&arguments.recipe, held) {
+    let mut recipe = match (&arguments.recipe, &held) {
         (None, Some(held)) => held.with_changes(&changes)?,
+        (None, None) if arguments.resume => {
+            let folder = folder.path().display();
+            let sentence = format!(
+                "{folder} holds no run to resume; name its folder with --out, or a recipe to begin a run"
+            );
+            return Err(Usage(sentence).into());
+        }
         (None, None) => recipes::BUILT_IN[0].parse(&changes)?,
         (Some(name), _) => named(name, &changes)?,
     };
-    if !arguments.data.is_empty() {
-        let absolute = |path: &PathBuf| std::path::absolute(path);
-        recipe.data = DataConfig::Files {
-            // Resuming may happen from another folder.
-            paths: arguments
-                .data
-                .iter()
-                .map(absolute)
-                .collect::<Result<_, _>>()?,
-            held_out: recipe.data.held_out(),
-        };
-    }
+    let changed = changes
+        .iter()
+        .any(|change| change.trim().starts_with("data"));
+    let paths = match (held.map(|held| held.data), &recipe.data) {
+        _ if !arguments.data.is_empty() => arguments.data.clone(),
+        // A recipe does not know on which files the run was started.
+        (Some(DataConfig::Files { paths, .. }), _) if !changed => paths,
+        (_, DataConfig::Files { paths, .. }) => paths.clone(),
+        (_, DataConfig::Stories { .. }) => return Ok(recipe),
+    };
+    // Resuming may happen from another folder.
+    let absolute = paths.iter().map(std::path::absolute);
+    recipe.data = DataConfig::Files {
+        paths: absolute.collect::<Result<_, _>>()?,
+        held_out: recipe.data.held_out(),
+    };
     Ok(recipe)
 }
 
@@ -116,7 +118,8 @@ fn named(name: &str, changes: &[String]) -> Result<Recipe> {
     if !path.exists() {
         return Err(Usage(no_such_recipe(name)).into());
     }
-    let text = std::fs::read_to_string(path).with_context(|| name.to_owned())?;
+    let bytes = std::fs::read(path).with_context(|| name.to_owned())?;
+    let text = utf8(name, bytes)?;
     Recipe::parse(&text, changes)
         .map_err(|error| anyhow::Error::from(error).context(name.to_owned()))
 }
@@ -141,53 +144,62 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
-        eprintln!("\nfinishing this step, then saving; press Ctrl-C again to end at once");
+        note("\nfinishing this step, then saving; press Ctrl-C again to end at once");
     })?;
     Ok(stop)
 }
 
-/// Lets the trained model write.
-fn sample(trainer: &Trainer) -> Result<String> {
-    let settings = &trainer.recipe().sample;
-    let tokenizer = &trainer.data().tokenizer;
-    let end = tokenizer.end_of_text();
-    let mut prompt = tokenizer.encode(&settings.prompt)?;
-    if prompt.is_empty() {
-        // Without a mark for the beginning of a text, the sample goes on where the held-out text begins.
-        prompt.extend(end.or(trainer.data().tokens.held_out.first().copied()));
+fn say_how_to_resume(
+    out: &mut impl Write,
+    summary: &Summary,
+    folder: &RunFolder,
+    json: bool,
+) -> Result<()> {
+    let step = summary.step;
+    let path = quoted(&folder.path().display().to_string());
+    let resume = format!("attentive train --resume --out {path}");
+    if json {
+        let words = json!({ "event": "interrupted", "step": step, "resume": resume });
+        writeln!(out, "{words}")?;
+    } else {
+        writeln!(
+            out,
+            "stopped after step {step} and saved; go on with\n  {resume}"
+        )?;
     }
-    let config = GenerationConfig {
-        max_tokens: settings.tokens,
-        sampling: Sampling {
-            temperature: 0.8,
-            seed: trainer.recipe().seed,
-            ..Sampling::default()
-        },
-        stop: Vec::new(),
-        end: end.into_iter().collect(),
-    };
-    let done = generate(&trainer.model(), Some(tokenizer), &prompt, &config, |_| ())?;
-    Ok(format!("{}{}", settings.prompt, done.text))
+    Ok(())
+}
+
+fn summary_words(summary: &Summary, folder: &RunFolder, sample: &Sample) -> Value {
+    json!({
+        "event": "summary",
+        "folder": folder.path(),
+        "step": summary.step,
+        "held_out_loss": summary.held_out_loss,
+        "best": summary.best.map(|(loss, step)| json!({ "held_out_loss": loss, "step": step })),
+        "unigram_entropy": summary.unigram_entropy,
+        "sample": sample.text,
+        "sample_note": sample.note,
+    })
 }
 
 fn conclude(
     out: &mut impl Write,
     summary: &Summary,
     folder: &RunFolder,
-    sample: &str,
+    sample: &Sample,
 ) -> Result<()> {
-    let path = folder.path().display();
-    let entropy = summary.unigram_entropy;
-    match summary.held_out_loss {
-        Some(loss) => writeln!(
+    writeln!(out)?;
+    if summary.sitting == 0 {
+        let step = summary.step;
+        writeln!(out, "nothing to do: all {step} steps are done already")?;
+    }
+    if let Some(loss) = summary.held_out_loss {
+        let entropy = summary.unigram_entropy;
+        writeln!(
             out,
-            "\nheld-out loss  {loss:.4} nats per token (unigram entropy {entropy:.4})"
-        )?,
-        None => writeln!(
-            out,
-            "\nnothing to do: all {} steps are done already",
-            summary.step
-        )?,
+            "held-out loss  {loss:.4} nats per token (unigram entropy {entropy:.4})"
+        )?;
     }
     if let Some((loss, step)) = summary.best.filter(|(_, step)| *step != summary.step) {
         let best = folder.best();
@@ -197,21 +209,16 @@ fn conclude(
             best.display()
         )?;
     }
-    writeln!(out, "\n{}\n", sample.trim_end())?;
+    if let Some(note) = &sample.note {
+        writeln!(out, "\n({note})")?;
+    }
+    writeln!(out, "\n{}\n", sample.text.trim_end())?;
+    let path = folder.path().display().to_string();
     writeln!(
         out,
         "saved {path} (model, recipe.toml, metrics.jsonl, loss.svg); next try"
     )?;
-    writeln!(
-        out,
-        "  attentive generate {path} --prompt \"{}\"",
-        first_words(sample)
-    )?;
+    let (path, prompt) = (quoted(&path), quoted(&sample.prompt));
+    writeln!(out, "  attentive generate {path} --prompt {prompt}")?;
     Ok(())
-}
-
-/// A prompt to try: how the sample begins.
-fn first_words(sample: &str) -> String {
-    let words: Vec<&str> = sample.split_whitespace().take(3).collect();
-    words.join(" ").replace('"', "")
 }

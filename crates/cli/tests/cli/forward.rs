@@ -127,5 +127,20 @@ fn errors_of_inputs() {
         check(vec![ids(), ("position_ids", integers(&[0, 1], [1, 2]))]),
     ];
     assert!(!path.join("out.safetensors").exists());
+    let copy = path.join("model");
+    std::fs::create_dir(&copy).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture("gpt2").join(file), copy.join(file)).unwrap();
+    }
+    write(&path.join("in.safetensors"), vec![ids()]);
+    let save = |place: &str| {
+        let inputs = ["--inputs", "in.safetensors", "--save", place];
+        transcript(path, &[&["forward", "model"][..], &inputs].concat())
+    };
+    let screens = [
+        &screens[..],
+        &[save("in.safetensors"), save("model/model.safetensors")],
+    ]
+    .concat();
     insta::assert_snapshot!(screens.join("\n\n"));
 }

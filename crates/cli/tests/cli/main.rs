@@ -4,3 +4,4 @@ mod forward;
 mod program;
 mod resume;
 mod screens;
+mod training;

@@ -52,6 +52,8 @@ fn errors_of_training() {
     write("broken.toml", b"seed = = 3\n");
     write("unknown.toml", TINY.replace("warm_up", "warmup").as_bytes());
     std::fs::create_dir(path.join("folder")).unwrap();
+    let long_prompt = format!("sample.prompt=\"{}\"", "abc".repeat(11));
+    write("latin1.toml", b"# caf\xe9");
     let train = |arguments: &[&str]| {
         let arguments = [&["train", "tiny.toml", "--out", "run"], arguments].concat();
         transcript(path, &arguments)
@@ -74,10 +76,17 @@ fn errors_of_training() {
         train(&["--set", "model.blocks.0.attention.heads=3"]),
         train(&["--set", "model.vocabulary=100"]),
         train(&["--set", "tokenizer={kind=\"bpe\", vocabulary=10}"]),
+        train(&["--set", "data.paths=[\"a.txt\"]"]),
+        train(&["--set", "model.blocks.0.attention.heads=two"]),
+        train(&["--set", "model.width=200000000"]),
+        train(&["--set", &long_prompt]),
+        train(&["--seed", "9223372036854775808"]),
         train(&["--device", "cuda"]),
         train(&["--device", "abacus"]),
         transcript(path, &["train", "tinny"]),
         transcript(path, &["train", "broken.toml"]),
+        transcript(path, &["train", "latin1.toml"]),
+        transcript(path, &["train", "shakespeare-char", "--out", "run"]),
         transcript(path, &["train", "unknown.toml"]),
         transcript(path, &["train", "--steps", "5"]),
     ];
@@ -157,7 +166,8 @@ fn errors_of_using_a_model() {
         generate(&["--prompt", "text"]),
         generate(&["--ids", "97"]),
         generate(&["--ids", &long]),
-        generate(&["--ids", "1", "--temperature=-1"]),
+        generate(&["--ids", "1", "--temperature", "-1"]),
+        generate(&["--ids", "1", "--stop", ""]),
         generate(&["--ids", "1", "--top-k", "0"]),
         generate(&["--ids", "1", "--top-p", "1.5"]),
         generate(&["--ids", "1", "--repetition-penalty", "0"]),

@@ -5,7 +5,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::{Initializer, Linear, Pass};
+use crate::checks::{probability, refuse, size};
+use crate::{ConfigError, Initializer, Linear, Operations, Pass};
 
 /// Settings of full softmax attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,41 @@ impl FullAttentionConfig {
     /// Width of one head, said or implied by the model's width.
     pub fn head_width(&self, width: usize) -> usize {
         self.head_width.unwrap_or(width / self.heads.max(1))
+    }
+
+    /// Whether the settings can work in a model of this width; `path` is where they stand.
+    pub(super) fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
+        size(&format!("{path}.heads"), self.heads)?;
+        probability(&format!("{path}.dropout"), self.dropout)?;
+        let (heads, shared) = (self.heads, self.key_value_heads());
+        if shared == 0 || !heads.is_multiple_of(shared) {
+            return refuse(
+                &format!("{path}.key_value_heads"),
+                format!("{shared} does not divide the {heads} heads"),
+            );
+        }
+        if self.head_width.is_none() && !width.is_multiple_of(heads) {
+            return refuse(
+                &format!("{path}.heads"),
+                format!(
+                    "{heads} does not divide the width {width}; say head_width, or choose a divisor"
+                ),
+            );
+        }
+        let head_width = self.head_width(width);
+        size(&format!("{path}.head_width"), head_width)?;
+        size(&format!("{path}.heads"), heads.saturating_mul(head_width))
+    }
+
+    /// Operations per token: four maps, and scores and weighted sums, where each query meets half of the positions.
+    pub(super) fn operations(&self, width: usize, length: usize) -> Operations {
+        let head_width = self.head_width(width) as u64;
+        let inner = self.heads as u64 * head_width;
+        let shared = self.key_value_heads() as u64 * head_width;
+        Operations {
+            weights: 4 * width as u64 * (inner + shared),
+            attention: 2 * inner * length as u64,
+        }
     }
 }
 

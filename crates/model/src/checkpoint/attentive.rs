@@ -19,7 +19,10 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn read(words: &Value) -> Result<ModelConfig, String> {
-    super::json::typed(&words["attentive"]).map_err(|error| format!("attentive.{error}"))
+    match &words["attentive"] {
+        Value::Null => Err("the settings under `attentive` are missing".to_owned()),
+        settings => super::json::typed(settings, "attentive"),
+    }
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {

@@ -54,6 +54,12 @@ pub enum CheckpointError {
         /// All that is wrong.
         problems: TensorProblems,
     },
+    /// The folder has a config.json and no weights.
+    #[error("{folder} has no model.safetensors yet; wait for the first save of its run, or fetch the file", folder = folder.display())]
+    NoWeights {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The weights are split over several files.
     #[error("{folder} holds its weights in several files, which is not supported yet; save it as one model.safetensors", folder = folder.display())]
     Sharded {
@@ -90,7 +96,11 @@ impl fmt::Display for TensorProblems {
         let parts: Vec<String> = kinds
             .iter()
             .filter(|(_, names)| !names.is_empty())
-            .map(|(kind, names)| format!("{} {kind} ({})", names.len(), names.join(", ")))
+            // Names come from files, which may hold anything.
+            .map(|(kind, names)| {
+                let list = names.join(", ");
+                format!("{} {kind} ({})", names.len(), list.escape_debug())
+            })
             .collect();
         write!(out, "{}", parts.join("; "))
     }

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::table::{Operation::*, Row, Table};
+use super::words::{activation, activation_name, head};
 use super::{Format, json};
 use crate::{
-    Activation, AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
-    ModelConfig, NormConfig, NormPlacement, PlainConfig, PositionsConfig,
+    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig, ModelConfig,
+    NormConfig, NormPlacement, PlainConfig, PositionsConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -95,7 +96,7 @@ impl Default for Words {
 }
 
 fn read(words: &Value) -> Result<ModelConfig, String> {
-    let words: Words = json::typed(words)?;
+    let words: Words = json::typed(words, "")?;
     for (name, value, supported) in [
         ("scale_attn_weights", words.scale_attn_weights, true),
         (
@@ -120,7 +121,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
         width: words.n_embd,
         embedding_dropout: words.embd_pdrop,
         initial_deviation: words.initializer_range,
-        head: super::llama::head(words.tie_word_embeddings),
+        head: head(words.tie_word_embeddings),
         positions: PositionsConfig::Learned {},
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {
@@ -170,27 +171,4 @@ fn write(config: &ModelConfig) -> Option<Value> {
         ..Words::default()
     };
     serde_json::to_value(words).ok()
-}
-
-/// Hugging Face's name of an activation, as ours.
-pub(super) fn activation(name: &str) -> Result<Activation, String> {
-    match name {
-        "relu" => Ok(Activation::Relu),
-        "gelu" => Ok(Activation::Gelu),
-        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
-        "silu" | "swish" => Ok(Activation::Silu),
-        other => Err(format!(
-            "activation \"{other}\" is not supported; supported are relu, gelu, gelu_new, silu"
-        )),
-    }
-}
-
-/// Our activation by Hugging Face's name.
-pub(super) fn activation_name(kind: Activation) -> &'static str {
-    match kind {
-        Activation::Relu => "relu",
-        Activation::Gelu => "gelu",
-        Activation::GeluTanh => "gelu_new",
-        Activation::Silu => "silu",
-    }
 }

@@ -24,22 +24,63 @@ pub fn read(path: &Path) -> Result<Value, CheckpointError> {
     Ok(value)
 }
 
-/// Words as a struct that mirrors them; the error names the key.
-pub fn typed<T: DeserializeOwned>(words: &Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(words).map_err(|error| error.to_string())
+/// Words as a struct that mirrors them; the error names the key, as a path that starts with `place`.
+pub fn typed<T: DeserializeOwned>(words: &Value, place: &str) -> Result<T, String> {
+    serde_path_to_error::deserialize(words).map_err(|error| {
+        let path = error.path().to_string();
+        let parts = [place, &path].into_iter();
+        let parts: Vec<&str> = parts.filter(|part| !["", "."].contains(part)).collect();
+        let problem = in_plain_words(&error.into_inner().to_string());
+        match parts.as_slice() {
+            [] => problem,
+            parts => format!("{}: {problem}", parts.join(".")),
+        }
+    })
+}
+
+/// What serde says of a value, without Rust's names of types.
+pub fn in_plain_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return match message.strip_prefix("missing field ") {
+            Some(key) => format!("the key {key} is missing"),
+            None => message.to_owned(),
+        };
+    };
+    if let Some(value) = found.strip_prefix("unknown variant ") {
+        let known = expected.trim_start_matches("one of ");
+        return format!("there is no {value}; use {known}");
+    }
+    let expected = match expected {
+        "usize" | "u64" | "u32" if found.contains("integer") => "0 or more",
+        "usize" | "u64" | "u32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "bool" => "a boolean",
+        table if table.starts_with("struct ") || table.contains("tagged enum ") => "a table",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// The special ids that `words` names; those that it leaves out come from `fallback`.
-pub fn read_special(words: &Value, fallback: SpecialTokens) -> SpecialTokens {
-    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-    let end = match &words["eos_token_id"] {
-        Value::Array(ids) => ids.iter().filter_map(id).collect(),
-        one => id(one).into_iter().collect::<Vec<u32>>(),
+pub fn read_special(words: &Value, fallback: SpecialTokens) -> Result<SpecialTokens, String> {
+    let ids = |name: &str| -> Result<Vec<u32>, String> {
+        let values = match &words[name] {
+            Value::Null => &[],
+            Value::Array(values) => values.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let id = |value: &Value| {
+            let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+            id.ok_or_else(|| format!("{name}: {value} is not a token id; use whole numbers"))
+        };
+        values.iter().map(id).collect()
     };
-    SpecialTokens {
-        beginning: id(&words["bos_token_id"]).or(fallback.beginning),
+    let end = ids("eos_token_id")?;
+    let beginning = ids("bos_token_id")?.first().copied();
+    Ok(SpecialTokens {
+        beginning: beginning.or(fallback.beginning),
         end: if end.is_empty() { fallback.end } else { end },
-    }
+    })
 }
 
 /// Adds the special ids to `words`.

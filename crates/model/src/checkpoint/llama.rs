@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Format;
-use super::gpt2::{activation, activation_name};
 use super::table::{Operation::Same, Row, Table};
+use super::words::{activation, activation_name, head};
 use crate::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, GatedConfig, HeadConfig,
     ModelConfig, NormConfig, NormPlacement, PositionsConfig, RotaryConfig,
@@ -103,7 +103,7 @@ impl Default for Words {
 }
 
 fn read(words: &Value) -> Result<ModelConfig, String> {
-    let words: Words = super::json::typed(words)?;
+    let words: Words = super::json::typed(words, "")?;
     let norm = NormConfig::Rms {
         epsilon: words.rms_norm_eps,
     };
@@ -152,6 +152,11 @@ fn theta(words: &Words) -> Result<f64, String> {
                 "{name} of type \"{kind}\" is not supported; supported is default"
             ));
         }
+        if kind.is_none() && !style["factor"].is_null() {
+            return Err(format!(
+                "{name} has a factor and no rope_type; supported is the type default, which has no factor"
+            ));
+        }
     }
     let new_style = words.rope_parameters["rope_theta"].as_f64();
     Ok(new_style.or(words.rope_theta).unwrap_or(10_000.0))
@@ -188,12 +193,4 @@ fn write(config: &ModelConfig) -> Option<Value> {
         rope_parameters: json!({ "rope_theta": rotary.theta, "rope_type": "default" }),
     };
     serde_json::to_value(words).ok()
-}
-
-/// Whether the head is tied, in our word.
-pub(super) fn head(tied: bool) -> HeadConfig {
-    match tied {
-        true => HeadConfig::Tied,
-        false => HeadConfig::Separate,
-    }
 }

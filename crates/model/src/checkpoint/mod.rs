@@ -12,6 +12,7 @@ mod llama;
 mod replace_file;
 mod table;
 mod tensor_file;
+mod words;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -21,6 +22,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
+pub use json::in_plain_words;
 pub use replace_file::{replace_file, replace_file_with};
 pub use tensor_file::{TensorFile, write_tensors};
 
@@ -66,9 +68,7 @@ pub struct Description {
 
 /// Reads what a folder says of its model.
 pub fn describe(folder: &Path) -> Result<Description, CheckpointError> {
-    let (format, description) = read_config(folder)?;
-    debug_assert_eq!(format.model_type, description.model_type);
-    Ok(description)
+    Ok(read_config(folder)?.1)
 }
 
 /// Loads the model of a folder.
@@ -84,9 +84,11 @@ pub fn load(
         }
     })?;
     let path = folder.join("model.safetensors");
-    if !path.exists() && folder.join("model.safetensors.index.json").exists() {
-        return Err(CheckpointError::Sharded {
-            folder: folder.to_owned(),
+    if !path.exists() {
+        let folder = folder.to_owned();
+        return Err(match folder.join("model.safetensors.index.json").exists() {
+            true => CheckpointError::Sharded { folder },
+            false => CheckpointError::NoWeights { folder },
         });
     }
     let file = TensorFile::open(&path)?;
@@ -180,12 +182,12 @@ fn expressing(config: &ModelConfig) -> (&'static Format, Value) {
 }
 
 fn read_config(folder: &Path) -> Result<(&'static Format, Description), CheckpointError> {
-    if !folder.is_dir() {
+    let path = folder.join("config.json");
+    if !path.exists() {
         return Err(CheckpointError::NoFolder {
             path: folder.to_owned(),
         });
     }
-    let path = folder.join("config.json");
     let words = json::read(&path)?;
     let model_type = words["model_type"].as_str().unwrap_or_default();
     let Some(format) = FORMATS
@@ -202,14 +204,19 @@ fn read_config(folder: &Path) -> Result<(&'static Format, Description), Checkpoi
         path: path.clone(),
         problem,
     })?;
-    config.validate().map_err(|error| CheckpointError::Config {
-        path,
-        problem: error.to_string(),
-    })?;
+    let wrong = |path: &Path, problem: String| CheckpointError::Config {
+        path: path.to_owned(),
+        problem,
+    };
+    config
+        .validate()
+        .map_err(|error| wrong(&path, error.to_string()))?;
+    let mut special = json::read_special(&words, SpecialTokens::default())
+        .map_err(|problem| wrong(&path, problem))?;
     let generation = folder.join("generation_config.json");
-    let mut special = json::read_special(&words, SpecialTokens::default());
     if generation.exists() {
-        special = json::read_special(&json::read(&generation)?, special);
+        special = json::read_special(&json::read(&generation)?, special)
+            .map_err(|problem| wrong(&generation, problem))?;
     }
     let description = Description {
         model_type: format.model_type,

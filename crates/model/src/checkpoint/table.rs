@@ -46,38 +46,37 @@ impl Table {
             .iter()
             .any(|name| name.starts_with(self.optional_prefix));
         let mut values = HashMap::new();
-        let mut seen_missing = BTreeSet::new();
+        // Several of our tensors may come from one of theirs, which is then told once.
+        let mut told = BTreeSet::new();
         for Parameter { name, shape, .. } in parameters {
-            let (mut theirs, operation) = self.theirs(name);
-            if !prefixed {
-                let stripped = theirs.strip_prefix(self.optional_prefix).map(str::to_owned);
-                theirs = stripped.unwrap_or(theirs);
-            }
-            unread.remove(&theirs);
-            let Some(found) = file.shape(&theirs) else {
-                if seen_missing.insert(theirs.clone()) {
-                    problems.missing.push(theirs);
-                }
+            let (whole_name, operation) = self.theirs(name);
+            let theirs = match whole_name.strip_prefix(self.optional_prefix) {
+                Some(stripped) if !prefixed => stripped,
+                _ => &whole_name,
+            };
+            unread.remove(theirs);
+            let first = told.insert(whole_name.clone());
+            let Some(found) = file.shape(theirs) else {
+                problems.missing.extend(first.then_some(whole_name));
                 continue;
             };
             let needed = operation.their_shape(shape);
-            if found != needed {
-                problems
-                    .misshapen
-                    .push(format!("{theirs} is {found:?} and must be {needed:?}"));
-                continue;
-            }
-            match file.floats(&theirs) {
-                Ok(numbers) => {
-                    let ours = operation.ours(numbers, shape);
-                    values.insert(name.clone(), TensorData::new(ours, shape.clone()));
+            let numbers = match file.floats(theirs) {
+                Ok(numbers) if found == needed => numbers,
+                read => {
+                    let misfit = match (read, file.kind(theirs)) {
+                        (Err(_), Some(kind)) => format!("{theirs} is {kind} and must be floats"),
+                        _ => format!("{theirs} is {found:?} and must be {needed:?}"),
+                    };
+                    problems.misshapen.extend(first.then_some(misfit));
+                    continue;
                 }
-                Err(error) => problems.misshapen.push(error.to_string()),
-            }
+            };
+            let ours = operation.ours(numbers, shape);
+            values.insert(name.clone(), TensorData::new(ours, shape.clone()));
         }
         unread.retain(|name| !self.ignored.iter().any(|end| name.ends_with(end)));
         problems.unexpected.extend(unread);
-        problems.misshapen.dedup();
         if problems.is_empty() {
             Ok(values)
         } else {

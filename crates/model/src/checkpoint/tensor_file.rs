@@ -58,6 +58,13 @@ impl TensorFile {
         self.header.info(name).map(|info| info.shape.as_slice())
     }
 
+    /// What kind of numbers a tensor holds, if it is there: `F32`, `I64`.
+    pub fn kind(&self, name: &str) -> Option<String> {
+        self.header
+            .info(name)
+            .map(|info| format!("{:?}", info.dtype))
+    }
+
     /// A tensor of floats as f32; the error says what else it is.
     pub fn floats(&self, name: &str) -> Result<Vec<f32>, CheckpointError> {
         let (kind, bytes) = self.raw(name)?;
@@ -77,7 +84,15 @@ impl TensorFile {
             Dtype::I64 => Ok(convert(bytes, i64::from_le_bytes)),
             Dtype::I32 => Ok(convert(bytes, |b| i32::from_le_bytes(b).into())),
             Dtype::U32 => Ok(convert(bytes, |b| u32::from_le_bytes(b).into())),
-            Dtype::U8 | Dtype::BOOL => Ok(bytes.iter().map(|byte| i64::from(*byte)).collect()),
+            Dtype::I16 => Ok(convert(bytes, |b| i16::from_le_bytes(b).into())),
+            Dtype::U16 => Ok(convert(bytes, |b| u16::from_le_bytes(b).into())),
+            Dtype::I8 => Ok(convert(bytes, |b| i8::from_le_bytes(b).into())),
+            Dtype::U8 | Dtype::BOOL => Ok(convert(bytes, |b| u8::from_le_bytes(b).into())),
+            Dtype::U64 => convert(bytes, u64::from_le_bytes)
+                .into_iter()
+                .map(i64::try_from)
+                .collect::<Result<_, _>>()
+                .map_err(|_| self.wrong(name, "holds a number above the largest i64".to_owned())),
             other => Err(self.wrong(name, format!("is {other:?} where whole numbers are needed"))),
         }
     }
@@ -94,7 +109,7 @@ impl TensorFile {
     fn wrong(&self, name: &str, problem: String) -> CheckpointError {
         CheckpointError::Broken {
             path: self.path.clone(),
-            problem: format!("tensor {name} {problem}"),
+            problem: format!("tensor {} {problem}", name.escape_debug()),
         }
     }
 }

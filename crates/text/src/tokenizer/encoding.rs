@@ -26,12 +26,6 @@ pub(crate) struct DocumentError {
     pub(crate) error: TextError,
 }
 
-impl From<DocumentError> for TextError {
-    fn from(located: DocumentError) -> Self {
-        located.error
-    }
-}
-
 impl EncodingRules {
     pub(super) fn of(tokenizer: &Tokenizer) -> Self {
         let rules = Self {

@@ -52,11 +52,15 @@ impl Tokenizer {
     /// Truncation and padding that the file asks for are switched off: how long sequences are is the caller's
     /// decision, and a corpus must never be cut short without a word.
     pub fn load(path: &Path) -> Result<Self, TextError> {
-        let bytes = crate::corpus::read_bytes(path)?;
         let broken = |cause: String| TextError::BrokenTokenizer {
             path: path.to_owned(),
             cause,
         };
+        let bytes = crate::corpus::read_bytes(path).map_err(|error| match error {
+            TextError::EmptyFile { .. } => broken("it is empty".to_owned()),
+            TextError::Directory { .. } => broken("it is a directory".to_owned()),
+            other => other,
+        })?;
         let mut inner =
             tokenizers::Tokenizer::from_bytes(bytes).map_err(|cause| broken(cause.to_string()))?;
         inner
@@ -89,17 +93,8 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The ids of `text` without added special tokens, as corpora need it. Long text is encoded in parallel.
-    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        let mut ids = Vec::new();
-        self.rules
-            .encode_documents(&self.inner, &[text], |_, piece| {
-                ids.extend_from_slice(piece)
-            })?;
-        Ok(ids)
-    }
-
-    /// The ids of each document, without added special tokens; an error comes with the document's index.
+    /// The ids of each document, without added special tokens; an error comes with the document's index. Long text is
+    /// encoded in parallel.
     pub(crate) fn encode_documents<S: AsRef<str>>(
         &self,
         documents: &[S],

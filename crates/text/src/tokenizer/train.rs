@@ -12,6 +12,7 @@ use super::{END_OF_TEXT, TokenizerConfig};
 use crate::TextError;
 use crate::byte_symbols::byte_symbols;
 use crate::chunks::{CHUNK_BYTES, chunks};
+use crate::error::LARGEST_VOCABULARY;
 
 /// A pair that occurs only once says nothing about the language.
 const LEAST_PAIR_COUNT: u64 = 2;
@@ -51,7 +52,7 @@ fn bytes() -> Result<Tokenizer, TextError> {
 }
 
 fn byte_pairs(vocabulary: usize, documents: &[String]) -> Result<Tokenizer, TextError> {
-    if !(257..=u32::MAX as usize).contains(&vocabulary) {
+    if !(257..=LARGEST_VOCABULARY).contains(&vocabulary) {
         return Err(TextError::Vocabulary { vocabulary });
     }
     if documents.iter().all(|document| document.is_empty()) {

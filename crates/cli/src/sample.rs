@@ -1,0 +1,99 @@
+//! What a trained model writes at the end of its run. A sample that fails never fails the run.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use attentive::generation::{GenerationConfig, Piece, Sampling, generate};
+use attentive::training::Trainer;
+
+/// A text by the trained model.
+pub struct Sample {
+    /// The prompt and what follows it; empty if there is none.
+    pub text: String,
+    /// What is unusual about it.
+    pub note: Option<String>,
+    /// A prompt to try next.
+    pub prompt: String,
+}
+
+/// Where a sample starts.
+struct Beginning {
+    text: String,
+    ids: Vec<u32>,
+    note: Option<String>,
+}
+
+impl Sample {
+    /// Lets the trained model write, until `stop` is set.
+    pub fn write(trainer: &Trainer, stop: &AtomicBool) -> Self {
+        let written = beginning(trainer).and_then(|beginning| {
+            let text = beginning.text + &continuation(trainer, &beginning.ids, stop)?;
+            Ok((text, beginning.note))
+        });
+        let (text, note) = written
+            .unwrap_or_else(|error| (String::new(), Some(format!("there is no sample: {error}"))));
+        let wanted = &trainer.recipe().sample.prompt;
+        let prompt = match note.is_none() && !wanted.trim().is_empty() {
+            true => wanted.clone(),
+            false => first_words(&text),
+        };
+        Self { text, note, prompt }
+    }
+}
+
+fn beginning(trainer: &Trainer) -> Result<Beginning> {
+    let prompt = &trainer.recipe().sample.prompt;
+    let tokenizer = &trainer.data().tokenizer;
+    let first = trainer.data().tokens.held_out.first().copied();
+    let first = first.context("the held-out text is empty");
+    match tokenizer.encode(prompt) {
+        Ok(ids) if !ids.is_empty() => Ok(Beginning {
+            text: prompt.clone(),
+            ids,
+            note: None,
+        }),
+        // Without a mark for the beginning of a text, the sample goes on where the held-out text begins.
+        Ok(_) => Ok(Beginning {
+            text: String::new(),
+            ids: vec![tokenizer.end_of_text().map_or_else(|| first, Ok)?],
+            note: None,
+        }),
+        Err(_) => {
+            let first = first?;
+            Ok(Beginning {
+                text: tokenizer.decode(&[first])?,
+                ids: vec![first],
+                note: Some(format!(
+                    "the tokenizer has no tokens for sample.prompt {prompt:?}, so the sample starts with the \
+                     held-out text's first token"
+                )),
+            })
+        }
+    }
+}
+
+fn continuation(trainer: &Trainer, prompt: &[u32], stop: &AtomicBool) -> Result<String> {
+    let tokenizer = &trainer.data().tokenizer;
+    let config = GenerationConfig {
+        max_tokens: trainer.recipe().sample.tokens,
+        sampling: Sampling {
+            temperature: 0.8,
+            seed: trainer.recipe().seed,
+            ..Sampling::default()
+        },
+        stop: Vec::new(),
+        end: tokenizer.end_of_text().into_iter().collect(),
+    };
+    let go_on = |_: Piece| match stop.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let done = generate(&trainer.model(), Some(tokenizer), prompt, &config, go_on)?;
+    Ok(done.text)
+}
+
+fn first_words(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().take(3).collect();
+    words.join(" ")
+}

@@ -1,0 +1,567 @@
+//! The backward pass: the weights are made again, tile by tile, from the saved log-sums. Dao et al. 2022.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::scores::{
+    add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
+};
+use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
+use crate::gemm::{PanelWidth, with_scratch};
+use crate::micro::{self, View};
+use crate::simd;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where gradients go; every number of the rows is written.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// Of the queries.
+    pub query: &'a mut [f32],
+    /// Where they stand.
+    pub query_strides: Strides,
+    /// Of the keys.
+    pub key: &'a mut [f32],
+    /// Where they stand.
+    pub key_strides: Strides,
+    /// Of the values.
+    pub value: &'a mut [f32],
+    /// Where they stand.
+    pub value_strides: Strides,
+    /// Of the bias, `[batch, heads, queries, keys]`, if asked for.
+    pub bias: Option<&'a mut [f32]>,
+}
+
+/// Gradients of attention, given the gradient `upstream` of its context and what [`super::forward`] gave.
+///
+/// # Panics
+/// When a slice is too short for the shape.
+pub fn backward(
+    shape: &Shape,
+    [query, key, value]: [Heads; 3],
+    [context, upstream]: [Heads; 2],
+    log_sums: &[f32],
+    options: &Options,
+    gradients: Gradients,
+) {
+    shape.check();
+    let rows = shape.batch * shape.heads * shape.queries;
+    assert_eq!(
+        log_sums.len(),
+        rows,
+        "attention: {} log-sums for {rows} rows",
+        log_sums.len()
+    );
+    let reach = |strides: Strides, heads: usize, length: usize, width: usize| match length {
+        0 => 0,
+        _ => strides.at(shape.batch.max(1) - 1, heads.max(1) - 1, length - 1) + width,
+    };
+    let sizes = [
+        (
+            gradients.query.len(),
+            reach(
+                gradients.query_strides,
+                shape.heads,
+                shape.queries,
+                shape.head_width,
+            ),
+        ),
+        (
+            gradients.key.len(),
+            reach(
+                gradients.key_strides,
+                shape.key_value_heads,
+                shape.keys,
+                shape.head_width,
+            ),
+        ),
+        (
+            gradients.value.len(),
+            reach(
+                gradients.value_strides,
+                shape.key_value_heads,
+                shape.keys,
+                shape.value_width,
+            ),
+        ),
+        (
+            gradients.bias.as_ref().map_or(usize::MAX, |it| it.len()),
+            rows * shape.keys,
+        ),
+    ];
+    for (length, needed) in sizes {
+        assert!(
+            length >= needed || shape.batch == 0,
+            "attention: a gradient of {length} numbers is too short for {shape:?}"
+        );
+    }
+    let out = Output {
+        query: gradients.query.as_mut_ptr(),
+        query_strides: gradients.query_strides,
+        key: gradients.key.as_mut_ptr(),
+        key_strides: gradients.key_strides,
+        value: gradients.value.as_mut_ptr(),
+        value_strides: gradients.value_strides,
+        bias: gradients.bias.map(|bias| {
+            bias.fill(0.0);
+            bias.as_mut_ptr()
+        }),
+    };
+    let instructions = simd::instructions();
+    let sizes = buffer_sizes(shape, simd::run(instructions, PanelWidth));
+    let task = |index: usize| {
+        // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
+        with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
+            let kernel = Group {
+                shape,
+                query,
+                key,
+                value,
+                context,
+                upstream,
+                log_sums,
+                options,
+                batch: index / shape.key_value_heads,
+                shared: index % shape.key_value_heads,
+                out,
+                scratch,
+                sizes,
+            };
+            simd::run(instructions, kernel);
+        });
+    };
+    let tasks = shape.batch * shape.key_value_heads;
+    if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
+        (0..tasks).for_each(task);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+    }
+}
+
+/// Where gradients go. Each task writes to heads of its own.
+#[derive(Clone, Copy)]
+struct Output {
+    query: *mut f32,
+    query_strides: Strides,
+    key: *mut f32,
+    key_strides: Strides,
+    value: *mut f32,
+    value_strides: Strides,
+    bias: Option<*mut f32>,
+}
+
+// SAFETY: each task writes only to its own key-value head and the query heads that it serves.
+unsafe impl Send for Output {}
+// SAFETY: as above; the pointers themselves are only read.
+unsafe impl Sync for Output {}
+
+/// One key-value head and the query heads that it serves.
+struct Group<'a> {
+    shape: &'a Shape,
+    query: Heads<'a>,
+    key: Heads<'a>,
+    value: Heads<'a>,
+    context: Heads<'a>,
+    upstream: Heads<'a>,
+    log_sums: &'a [f32],
+    options: &'a Options<'a>,
+    batch: usize,
+    shared: usize,
+    out: Output,
+    scratch: &'a mut [f32],
+    sizes: [usize; 11],
+}
+
+/// The packed operands of a head and its running sums.
+struct Buffers<'s> {
+    /// Keys and values as panels of columns.
+    key_panels: &'s [f32],
+    value_panels: &'s [f32],
+    /// Keys as padded rows.
+    key_rows: &'s [f32],
+    /// Queries and upstream gradients as padded rows.
+    query_rows: &'s mut [f32],
+    upstream_rows: &'s mut [f32],
+    /// Sums, as padded rows.
+    query_sums: &'s mut [f32],
+    key_sums: &'s mut [f32],
+    value_sums: &'s mut [f32],
+    /// A tile of weights and one of their slopes.
+    weights: &'s mut [f32],
+    slopes: &'s mut [f32],
+    /// Per query, the mean slope.
+    means: &'s mut [f32],
+}
+
+impl WithSimd for Group<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let Shape {
+            keys,
+            head_width,
+            value_width,
+            ..
+        } = *self.shape;
+        let panel = micro::columns::<S>();
+        let (width, wide) = (
+            head_width.next_multiple_of(panel),
+            value_width.next_multiple_of(panel),
+        );
+        let mut rest = std::mem::take(&mut self.scratch);
+        let mut parts: [&mut [f32]; 11] = Default::default();
+        for (part, size) in parts.iter_mut().zip(self.sizes) {
+            (*part, rest) = rest.split_at_mut(size);
+        }
+        let [
+            key_panels,
+            value_panels,
+            key_rows,
+            query_rows,
+            upstream_rows,
+            query_sums,
+            key_sums,
+            value_sums,
+            weights,
+            slopes,
+            means,
+        ] = parts;
+        let (batch, shared) = (self.batch, self.shared);
+        pack_columns::<S>(self.key, batch, shared, keys, head_width, key_panels);
+        pack_columns::<S>(self.value, batch, shared, keys, value_width, value_panels);
+        pack_rows::<S>(self.key, batch, shared, keys, head_width, key_rows);
+        key_sums.fill(0.0);
+        value_sums.fill(0.0);
+        let mut buffers = Buffers {
+            key_panels,
+            value_panels,
+            key_rows,
+            query_rows,
+            upstream_rows,
+            query_sums,
+            key_sums,
+            value_sums,
+            weights,
+            slopes,
+            means,
+        };
+        let group = self.shape.heads / self.shape.key_value_heads;
+        let mut head = shared * group;
+        while head < (shared + 1) * group {
+            self.head(simd, head, &mut buffers);
+            head += 1;
+        }
+        let out = &self.out;
+        // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
+        unsafe {
+            write_rows(
+                out.key,
+                out.key_strides,
+                [batch, shared],
+                buffers.key_sums,
+                keys,
+                head_width,
+                width,
+            );
+            write_rows(
+                out.value,
+                out.value_strides,
+                [batch, shared],
+                buffers.value_sums,
+                keys,
+                value_width,
+                wide,
+            );
+        }
+    }
+}
+
+/// The sizes of the buffers, in the order of [`Buffers`].
+fn buffer_sizes(shape: &Shape, panel: usize) -> [usize; 11] {
+    let padded_keys = shape.keys.next_multiple_of(panel);
+    let width = shape.head_width.next_multiple_of(panel);
+    let wide = shape.value_width.next_multiple_of(panel);
+    [
+        padded_keys * shape.head_width,
+        padded_keys * shape.value_width,
+        shape.keys * width,
+        shape.queries * width,
+        shape.queries * wide,
+        shape.queries * width,
+        shape.keys * width,
+        shape.keys * wide,
+        QUERIES * KEYS,
+        QUERIES * KEYS,
+        shape.queries,
+    ]
+}
+
+impl Group<'_> {
+    #[inline(always)]
+    fn head<S: Simd>(&self, simd: S, head: usize, buffers: &mut Buffers) {
+        let Shape {
+            queries,
+            keys,
+            head_width,
+            value_width,
+            ..
+        } = *self.shape;
+        let batch = self.batch;
+        pack_rows::<S>(
+            self.query,
+            batch,
+            head,
+            queries,
+            head_width,
+            buffers.query_rows,
+        );
+        pack_rows::<S>(
+            self.upstream,
+            batch,
+            head,
+            queries,
+            value_width,
+            buffers.upstream_rows,
+        );
+        for (query, mean) in buffers.means.iter_mut().enumerate() {
+            let context = self.context.row(batch, head, query, value_width);
+            let upstream = self.upstream.row(batch, head, query, value_width);
+            *mean = context.iter().zip(upstream).map(|(a, b)| a * b).sum();
+        }
+        buffers.query_sums.fill(0.0);
+        // Tiles of keys outside, blocks of queries inside: the sums of a tile's keys and values stay in cache.
+        let blocks: Vec<(Range<usize>, Range<usize>)> = (0..queries)
+            .step_by(QUERIES)
+            .map(|first| first..queries.min(first + QUERIES))
+            .map(|block| (block.clone(), union(self.options, self.shape, batch, block)))
+            .collect();
+        for tile in (0..keys).step_by(KEYS) {
+            let count = KEYS.min(keys - tile);
+            for (block, seen) in &blocks {
+                if seen.start < tile + count && tile < seen.end {
+                    self.tile(simd, head, block.clone(), tile, count, buffers);
+                }
+            }
+        }
+        let width = head_width.next_multiple_of(micro::columns::<S>());
+        let out = &self.out;
+        // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
+        unsafe {
+            write_rows(
+                out.query,
+                out.query_strides,
+                [batch, head],
+                buffers.query_sums,
+                queries,
+                head_width,
+                width,
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn tile<S: Simd>(
+        &self,
+        simd: S,
+        head: usize,
+        block: Range<usize>,
+        tile: usize,
+        count: usize,
+        buffers: &mut Buffers,
+    ) {
+        let Shape {
+            head_width,
+            value_width,
+            ..
+        } = *self.shape;
+        let panel = micro::columns::<S>();
+        let width = head_width.next_multiple_of(panel);
+        let wide = value_width.next_multiple_of(panel);
+        let rows = block.len();
+        let query_rows = &buffers.query_rows[block.start * width..block.end * width];
+        let upstream_rows = &buffers.upstream_rows[block.start * wide..block.end * wide];
+        let rows_of = |data: &[f32], row_stride: usize| View {
+            start: data.as_ptr(),
+            row_stride,
+            column_stride: 1,
+        };
+        // SAFETY: the packed rows of the block and the packed panels of the tile hold what the products read, and the tiles
+        // of weights and slopes have room for whole panels.
+        unsafe {
+            let panels = &buffers.key_panels[tile * head_width..];
+            product_with_panels(
+                simd,
+                rows,
+                count,
+                head_width,
+                rows_of(query_rows, width),
+                panels,
+                buffers.weights,
+                KEYS,
+            );
+            let panels = &buffers.value_panels[tile * value_width..];
+            product_with_panels(
+                simd,
+                rows,
+                count,
+                value_width,
+                rows_of(upstream_rows, wide),
+                panels,
+                buffers.slopes,
+                KEYS,
+            );
+        }
+        for row in 0..rows {
+            let line = row * KEYS..row * KEYS + count;
+            let (weights, slopes) = (
+                &mut buffers.weights[line.clone()],
+                &mut buffers.slopes[line],
+            );
+            let mean = buffers.means[block.start + row];
+            self.row(
+                simd,
+                [self.batch, head, block.start + row],
+                tile,
+                weights,
+                slopes,
+                mean,
+            );
+        }
+        let turned = |data: &[f32]| View {
+            start: data.as_ptr(),
+            row_stride: 1,
+            column_stride: KEYS,
+        };
+        let keys = tile..tile + count;
+        // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns.
+        unsafe {
+            let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];
+            add_product(
+                simd,
+                count,
+                rows,
+                turned(buffers.weights),
+                upstream_rows,
+                sums,
+                wide,
+            );
+            let sums = &mut buffers.key_sums[keys.start * width..keys.end * width];
+            add_product(
+                simd,
+                count,
+                rows,
+                turned(buffers.slopes),
+                query_rows,
+                sums,
+                width,
+            );
+            let sums = &mut buffers.query_sums[block.start * width..block.end * width];
+            let key_rows = &buffers.key_rows[keys.start * width..keys.end * width];
+            add_product(
+                simd,
+                rows,
+                count,
+                rows_of(buffers.slopes, KEYS),
+                key_rows,
+                sums,
+                width,
+            );
+        }
+    }
+
+    /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
+    #[inline(always)]
+    fn row<S: Simd>(
+        &self,
+        simd: S,
+        at: [usize; 3],
+        tile: usize,
+        weights: &mut [f32],
+        slopes: &mut [f32],
+        mean: f32,
+    ) {
+        let end = tile + weights.len();
+        let number = self.shape.row(at[0], at[1], at[2]);
+        let log_sum = self.log_sums[number];
+        let seen = self.options.mask.range(self.shape, at[0], at[2]);
+        let (from, to) = (seen.start.clamp(tile, end), seen.end.clamp(tile, end));
+        if from == to || log_sum == f32::NEG_INFINITY {
+            weights.fill(0.0);
+            slopes.fill(0.0);
+            return;
+        }
+        for line in [&mut *weights, &mut *slopes] {
+            line[..from - tile].fill(0.0);
+            line[to - tile..].fill(0.0);
+        }
+        let weights = &mut weights[from - tile..to - tile];
+        let slopes = &mut slopes[from - tile..to - tile];
+        scale_row(weights, self.options, self.shape, at, from);
+        let mut factors = [0f32; KEYS];
+        let factors = &mut factors[..weights.len()];
+        if let Some(factors) =
+            dropout_factors(simd, self.options, self.shape, number, from, factors)
+        {
+            for ((weight, slope), factor) in weights.iter_mut().zip(slopes.iter_mut()).zip(factors)
+            {
+                let kept = (*weight - log_sum).exp();
+                *slope = kept * (*slope * factor - mean);
+                *weight = kept * factor;
+            }
+        } else {
+            let shift = simd.splat_f32s(log_sum);
+            let middle = simd.splat_f32s(mean);
+            let (heads, tail) = S::as_mut_simd_f32s(weights);
+            let (slope_heads, slope_tail) = S::as_mut_simd_f32s(slopes);
+            for (weight, slope) in heads.iter_mut().zip(slope_heads) {
+                *weight = simd::exp(simd, simd.sub_f32s(*weight, shift));
+                *slope = simd.mul_f32s(*weight, simd.sub_f32s(*slope, middle));
+            }
+            for (weight, slope) in tail.iter_mut().zip(slope_tail) {
+                *weight = (*weight - log_sum).exp();
+                *slope = *weight * (*slope - mean);
+            }
+        }
+        if let Some(bias) = self.out.bias {
+            // SAFETY: `backward` checked the size, and no other task has this row.
+            let out = unsafe {
+                std::slice::from_raw_parts_mut(
+                    bias.add(number * self.shape.keys + from),
+                    slopes.len(),
+                )
+            };
+            out.copy_from_slice(slopes);
+        }
+        for slope in slopes {
+            *slope *= self.options.scale;
+        }
+    }
+}
+
+/// Writes padded rows to where a head's rows stand.
+///
+/// # Safety
+/// The rows of the head must lie inside the memory, and nobody else may use them.
+unsafe fn write_rows(
+    start: *mut f32,
+    strides: Strides,
+    [batch, head]: [usize; 2],
+    sums: &[f32],
+    rows: usize,
+    width: usize,
+    padded: usize,
+) {
+    for row in 0..rows {
+        // SAFETY: the caller's promise.
+        let to = unsafe {
+            std::slice::from_raw_parts_mut(start.add(strides.at(batch, head, row)), width)
+        };
+        to.copy_from_slice(&sums[row * padded..row * padded + width]);
+    }
+}

@@ -1,0 +1,324 @@
+//! The forward pass: a running softmax over tiles of keys. Milakov and Gimelshein 2018.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::scores::{
+    add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
+};
+use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
+use crate::gemm::{PanelWidth, with_scratch};
+use crate::micro::{self, View};
+use crate::simd;
+use crate::threads;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Attention; writes the context and, per row of `[batch, heads, queries]`, the logarithm of the sum of exponentials.
+///
+/// # Panics
+/// When a slice is too short for the shape.
+pub fn forward(
+    shape: &Shape,
+    [query, key, value]: [Heads; 3],
+    options: &Options,
+    context: &mut [f32],
+    context_strides: Strides,
+    log_sums: &mut [f32],
+) {
+    shape.check();
+    let rows = shape.batch * shape.heads * shape.queries;
+    assert_eq!(
+        log_sums.len(),
+        rows,
+        "attention: {} log-sums for {rows} rows",
+        log_sums.len()
+    );
+    if rows == 0 {
+        return;
+    }
+    let last = context_strides.at(shape.batch - 1, shape.heads - 1, shape.queries - 1);
+    assert!(
+        context.len() >= last + shape.value_width,
+        "attention: {} numbers are too few for the context of {shape:?}",
+        context.len()
+    );
+    let out = Output {
+        context: context.as_mut_ptr(),
+        strides: context_strides,
+        log_sums: log_sums.as_mut_ptr(),
+    };
+    // With fewer heads than threads, the queries of a head are shared out too, in blocks.
+    let heads = shape.batch * shape.heads;
+    let pieces = (2 * threads::count())
+        .div_ceil(heads)
+        .min(shape.queries.div_ceil(4 * QUERIES))
+        .max(1);
+    let step = shape.queries.div_ceil(pieces).next_multiple_of(QUERIES);
+    let pieces = shape.queries.div_ceil(step);
+    let instructions = simd::instructions();
+    let panel = simd::run(instructions, PanelWidth);
+    let padded_value = shape.value_width.next_multiple_of(panel);
+    let sizes = [
+        shape.keys.next_multiple_of(panel) * shape.head_width,
+        shape.keys * padded_value,
+        QUERIES * KEYS,
+        QUERIES * padded_value,
+    ];
+    let task = |index: usize| {
+        let (head, piece) = (index / pieces, index % pieces);
+        let first = piece * step;
+        // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
+        with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
+            let kernel = Head {
+                shape,
+                query,
+                key,
+                value,
+                options,
+                batch: head / shape.heads,
+                head: head % shape.heads,
+                queries: first..shape.queries.min(first + step),
+                out,
+                scratch,
+                sizes,
+            };
+            simd::run(instructions, kernel);
+        });
+    };
+    let tasks = heads * pieces;
+    if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
+        (0..tasks).for_each(task);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+    }
+}
+
+/// Where results go. Each task writes to rows of its own.
+#[derive(Clone, Copy)]
+struct Output {
+    context: *mut f32,
+    strides: Strides,
+    log_sums: *mut f32,
+}
+
+// SAFETY: each task writes only to the rows of its own queries.
+unsafe impl Send for Output {}
+// SAFETY: as above; the pointers themselves are only read.
+unsafe impl Sync for Output {}
+
+/// Some queries of one head.
+struct Head<'a> {
+    shape: &'a Shape,
+    query: Heads<'a>,
+    key: Heads<'a>,
+    value: Heads<'a>,
+    options: &'a Options<'a>,
+    batch: usize,
+    head: usize,
+    queries: Range<usize>,
+    out: Output,
+    scratch: &'a mut [f32],
+    /// Of packed keys, packed values, scores and sums.
+    sizes: [usize; 4],
+}
+
+impl WithSimd for Head<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let Shape {
+            keys,
+            head_width,
+            value_width,
+            ..
+        } = *self.shape;
+        let (packed_keys, rest) = std::mem::take(&mut self.scratch).split_at_mut(self.sizes[0]);
+        let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
+        let (scores, sums) = rest.split_at_mut(self.sizes[2]);
+        let shared = self.shape.key_value_head(self.head);
+        pack_columns::<S>(self.key, self.batch, shared, keys, head_width, packed_keys);
+        pack_rows::<S>(
+            self.value,
+            self.batch,
+            shared,
+            keys,
+            value_width,
+            packed_values,
+        );
+        let mut first = self.queries.start;
+        while first < self.queries.end {
+            let block = first..self.queries.end.min(first + QUERIES);
+            first = block.end;
+            self.block(simd, block, packed_keys, packed_values, scores, sums);
+        }
+    }
+}
+
+impl Head<'_> {
+    #[inline(always)]
+    fn block<S: Simd>(
+        &self,
+        simd: S,
+        block: Range<usize>,
+        packed_keys: &[f32],
+        packed_values: &[f32],
+        scores: &mut [f32],
+        sums: &mut [f32],
+    ) {
+        let Shape {
+            head_width,
+            value_width,
+            ..
+        } = *self.shape;
+        let rows = block.len();
+        let padded = value_width.next_multiple_of(micro::columns::<S>());
+        let mut largest = [f32::NEG_INFINITY; QUERIES];
+        let mut totals = [0f32; QUERIES];
+        sums.fill(0.0);
+        let seen = union(self.options, self.shape, self.batch, block.clone());
+        let first_tile = seen.start / KEYS * KEYS;
+        for tile in (first_tile..seen.end).step_by(KEYS) {
+            let count = KEYS.min(self.shape.keys - tile);
+            let query = self
+                .query
+                .row(self.batch, self.head, block.start, head_width);
+            let a = View {
+                start: query.as_ptr(),
+                row_stride: self.query.strides.row,
+                column_stride: 1,
+            };
+            // The view below reaches to the block's last row, which this checks.
+            self.query
+                .row(self.batch, self.head, block.end - 1, head_width);
+            // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have
+            // room for whole panels.
+            unsafe {
+                let panels = &packed_keys[tile * head_width..];
+                product_with_panels(simd, rows, count, head_width, a, panels, scores, KEYS);
+            }
+            for row in 0..rows {
+                let at = [self.batch, self.head, block.start + row];
+                let seen = self.options.mask.range(self.shape, self.batch, at[2]);
+                let (from, to) = (
+                    seen.start.clamp(tile, tile + count),
+                    seen.end.clamp(tile, tile + count),
+                );
+                let line = &mut scores[row * KEYS..row * KEYS + count];
+                if from == to {
+                    line.fill(0.0);
+                    continue;
+                }
+                line[..from - tile].fill(0.0);
+                line[to - tile..].fill(0.0);
+                let line = &mut line[from - tile..to - tile];
+                scale_row(line, self.options, self.shape, at, from);
+                let before = largest[row];
+                let now = before.max(maximum(simd, line));
+                if now == f32::NEG_INFINITY {
+                    if line.iter().any(|score| score.is_nan()) {
+                        totals[row] = f32::NAN;
+                    }
+                    line.fill(0.0);
+                    continue;
+                }
+                let decay = (before - now).exp();
+                totals[row] = totals[row] * decay + exponentiate(simd, line, now);
+                largest[row] = now;
+                if decay != 1.0 {
+                    for sum in &mut sums[row * padded..(row + 1) * padded] {
+                        *sum *= decay;
+                    }
+                }
+                let number = self.shape.row(at[0], at[1], at[2]);
+                let mut factors = [0f32; KEYS];
+                let factors = &mut factors[..line.len()];
+                if let Some(factors) =
+                    dropout_factors(simd, self.options, self.shape, number, from, factors)
+                {
+                    for (weight, factor) in line.iter_mut().zip(factors) {
+                        *weight *= factor;
+                    }
+                }
+            }
+            let a = View {
+                start: scores.as_ptr(),
+                row_stride: KEYS,
+                column_stride: 1,
+            };
+            // SAFETY: the scores hold `rows` rows of `count` numbers.
+            unsafe {
+                let values = &packed_values[tile * padded..];
+                add_product(simd, rows, count, a, values, sums, padded);
+            }
+        }
+        self.finish(block, &largest, &totals, sums, padded);
+    }
+
+    #[inline(always)]
+    fn finish(
+        &self,
+        block: Range<usize>,
+        largest: &[f32],
+        totals: &[f32],
+        sums: &[f32],
+        padded: usize,
+    ) {
+        let width = self.shape.value_width;
+        for (row, query) in block.enumerate() {
+            // A query that saw nothing has no sum to divide by, and gets zeros.
+            let (factor, log_sum) = match totals[row] {
+                0.0 => (0.0, f32::NEG_INFINITY),
+                total => (1.0 / total, largest[row] + total.ln()),
+            };
+            // SAFETY: `forward` checked that the last row lies inside the slices, and no other task has this row.
+            let to = unsafe {
+                let number = self.shape.row(self.batch, self.head, query);
+                *self.out.log_sums.add(number) = log_sum;
+                let start = self.out.strides.at(self.batch, self.head, query);
+                std::slice::from_raw_parts_mut(self.out.context.add(start), width)
+            };
+            for (to, sum) in to.iter_mut().zip(&sums[row * padded..]) {
+                *to = sum * factor;
+            }
+        }
+    }
+}
+
+/// The largest number, NaN aside: that makes itself felt as an exponential.
+#[inline(always)]
+fn maximum<S: Simd>(simd: S, line: &[f32]) -> f32 {
+    let (vectors, rest) = S::as_simd_f32s(line);
+    let mut most = simd.splat_f32s(f32::NEG_INFINITY);
+    for vector in vectors {
+        most = simd.max_f32s(*vector, most);
+    }
+    rest.iter()
+        .copied()
+        .fold(simd.reduce_max_f32s(most), f32::max)
+}
+
+/// Replaces each number by `e^(number - largest)` and gives the sum.
+#[inline(always)]
+fn exponentiate<S: Simd>(simd: S, line: &mut [f32], largest: f32) -> f32 {
+    let (vectors, rest) = S::as_mut_simd_f32s(line);
+    let shift = simd.splat_f32s(largest);
+    let mut sum = simd.splat_f32s(0.0);
+    for vector in vectors {
+        *vector = simd::exp(simd, simd.sub_f32s(*vector, shift));
+        sum = simd.add_f32s(sum, *vector);
+    }
+    let mut sum = simd.reduce_sum_f32s(sum);
+    if !rest.is_empty() {
+        let values = simd::exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), shift));
+        simd.partial_store_f32s(rest, values);
+        sum += rest.iter().sum::<f32>();
+    }
+    sum
+}

@@ -1,0 +1,191 @@
+//! Exact attention in tiles, with memory linear in the length. Dao et al. 2022; Rabe and Staats 2021.
+//!
+//! The forward pass keeps, of all weights, only the logarithm of each row's sum; backward pass and [`weights`] make the
+//! weights again from it.
+//!
+//! ```text
+//!            keys, in tiles          For a block of queries, each tile of keys gives scores, which become
+//!          ┌─────┬─────┬─────┐       exponentials under a running maximum, which weigh the tile's values.
+//! queries  │█████│██   │     │       A tile that the mask empties is never touched.
+//! in blocks│█████│█████│█    │
+//!          └─────┴─────┴─────┘
+//! ```
+
+mod backward;
+mod forward;
+pub mod naive;
+mod scores;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+pub use backward::{Gradients, backward};
+pub use forward::forward;
+pub use weights::weights;
+
+use std::ops::Range;
+
+use crate::dropout::Dropout;
+use crate::random::Key;
+
+/// Queries per block, a multiple of the tile's rows.
+const QUERIES: usize = 48;
+/// Keys per tile, a multiple of every panel's columns.
+const KEYS: usize = 128;
+
+/// The sizes of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Sequences.
+    pub batch: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads; each serves `heads / key_value_heads` query heads.
+    pub key_value_heads: usize,
+    /// Positions that ask.
+    pub queries: usize,
+    /// Positions that are asked.
+    pub keys: usize,
+    /// Width of a query and of a key.
+    pub head_width: usize,
+    /// Width of a value.
+    pub value_width: usize,
+}
+
+impl Shape {
+    fn check(&self) {
+        assert!(
+            self.key_value_heads > 0 && self.heads.is_multiple_of(self.key_value_heads),
+            "attention: {} key-value heads do not divide {} heads",
+            self.key_value_heads,
+            self.heads
+        );
+    }
+
+    /// Where the row of a query stands among all rows.
+    fn row(&self, batch: usize, head: usize, query: usize) -> usize {
+        (batch * self.heads + head) * self.queries + query
+    }
+
+    fn key_value_head(&self, head: usize) -> usize {
+        head / (self.heads / self.key_value_heads)
+    }
+}
+
+/// How far apart things are in memory; the numbers of one row follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// From a sequence to the next.
+    pub batch: usize,
+    /// From a head to the next.
+    pub head: usize,
+    /// From a position to the next.
+    pub row: usize,
+}
+
+impl Strides {
+    /// Of `[batch, heads, length, width]` without gaps.
+    pub fn heads_first(heads: usize, length: usize, width: usize) -> Self {
+        Self {
+            batch: heads * length * width,
+            head: length * width,
+            row: width,
+        }
+    }
+
+    /// Of `[batch, length, heads, width]` without gaps, as projections give it.
+    pub fn length_first(heads: usize, length: usize, width: usize) -> Self {
+        Self {
+            batch: heads * length * width,
+            head: width,
+            row: heads * width,
+        }
+    }
+
+    fn at(&self, batch: usize, head: usize, row: usize) -> usize {
+        batch * self.batch + head * self.head + row * self.row
+    }
+}
+
+/// Rows of heads, somewhere in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads<'a> {
+    /// The numbers.
+    pub data: &'a [f32],
+    /// Where they stand.
+    pub strides: Strides,
+}
+
+impl<'a> Heads<'a> {
+    fn row(&self, batch: usize, head: usize, row: usize, width: usize) -> &'a [f32] {
+        let start = self.strides.at(batch, head, row);
+        &self.data[start..start + width]
+    }
+}
+
+/// Which keys a query may attend to. Queries are the last of the keys' positions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Masking<'a> {
+    /// No key after the query's position.
+    pub causal: bool,
+    /// Only keys less than this far from the query's position.
+    pub window: Option<usize>,
+    /// Per sequence, the keys that are not padding.
+    pub keys: Option<&'a [Range<usize>]>,
+}
+
+impl Masking<'_> {
+    /// The keys that a query sees: with these masks always one range.
+    pub fn range(&self, shape: &Shape, batch: usize, query: usize) -> Range<usize> {
+        let position = (shape.keys + query).saturating_sub(shape.queries);
+        let mut range = 0..shape.keys;
+        if self.causal {
+            // More queries than keys: the first have no position among them, and see nothing.
+            let known = shape.keys + query >= shape.queries;
+            range.end = if known { position + 1 } else { 0 };
+        }
+        if let Some(window) = self.window {
+            range.start = (position + 1).saturating_sub(window);
+            range.end = range.end.min(position + window);
+        }
+        if let Some(keys) = self.keys {
+            range.start = range.start.max(keys[batch].start);
+            range.end = range.end.min(keys[batch].end);
+        }
+        range.start = range.start.min(range.end);
+        range
+    }
+}
+
+/// Numbers added to the scores: `[batch, heads, queries, keys]`, where a stride of zero repeats.
+#[derive(Clone, Copy, Debug)]
+pub struct Bias<'a> {
+    /// The numbers; rows of keys follow each other.
+    pub data: &'a [f32],
+    /// From a sequence to the next.
+    pub batch_stride: usize,
+    /// From a head to the next.
+    pub head_stride: usize,
+}
+
+/// Dropout on the weights; what is dropped is a function of the key, made again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightDropout {
+    /// How much.
+    pub dropout: Dropout,
+    /// Of the generator.
+    pub key: Key,
+}
+
+/// All that decides an attention besides queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// Multiplies the scores.
+    pub scale: f32,
+    /// Who may attend to whom.
+    pub mask: Masking<'a>,
+    /// Added to the scores.
+    pub bias: Option<Bias<'a>>,
+    /// On the weights.
+    pub dropout: Option<WeightDropout>,
+}

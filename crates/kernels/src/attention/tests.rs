@@ -1,0 +1,342 @@
+//! The tiled passes against their naive twins, and the twins' gradients against finite differences.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::simd::{Instructions, with_instructions};
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count)
+        .map(|i| ((i * 7919 + seed * 104_729 + 13) % 2003) as f32 / 1001.5 - 1.0)
+        .collect()
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    shape: Shape,
+    causal: bool,
+    window: Option<usize>,
+    keys: Option<Vec<Range<usize>>>,
+    bias: bool,
+    dropout: bool,
+    length_first: bool,
+}
+
+impl Case {
+    fn strides(&self, heads: usize, length: usize, width: usize) -> Strides {
+        match self.length_first {
+            true => Strides::length_first(heads, length, width),
+            false => Strides::heads_first(heads, length, width),
+        }
+    }
+}
+
+fn assert_close(what: &str, case: &Case, ours: &[f32], theirs: &[f64]) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        let same = f64::from(*a) == *b || (f64::from(*a) - b).abs() < 2e-5 * (1.0 + b.abs());
+        assert!(same, "{what} at {i}: {a} for {b} in {case:?}");
+    }
+}
+
+/// The numbers of strided rows in `[batch, heads, length, width]` order.
+fn gathered(data: &[f32], strides: Strides, [batch, heads, length, width]: [usize; 4]) -> Vec<f32> {
+    let mut out = Vec::new();
+    for b in 0..batch {
+        for h in 0..heads {
+            for l in 0..length {
+                let at = strides.at(b, h, l);
+                out.extend_from_slice(&data[at..at + width]);
+            }
+        }
+    }
+    out
+}
+
+fn check(case: &Case) {
+    let s = case.shape;
+    let sizes = |heads: usize, length: usize, width: usize| [s.batch, heads, length, width];
+    let q_size = sizes(s.heads, s.queries, s.head_width);
+    let k_size = sizes(s.key_value_heads, s.keys, s.head_width);
+    let v_size = sizes(s.key_value_heads, s.keys, s.value_width);
+    let c_size = sizes(s.heads, s.queries, s.value_width);
+    let count = |size: [usize; 4]| size.iter().product::<usize>();
+    let strides = |size: [usize; 4]| case.strides(size[1], size[2], size[3]);
+    let data = [q_size, k_size, v_size, c_size].map(|size| numbers(count(size), size[3] + size[1]));
+    let heads = |i: usize, size: [usize; 4]| Heads {
+        data: &data[i],
+        strides: strides(size),
+    };
+    let bias = numbers(s.heads * s.queries * s.keys, 9);
+    let options = Options {
+        scale: 1.7 / (s.head_width as f32).sqrt(),
+        mask: Masking {
+            causal: case.causal,
+            window: case.window,
+            keys: case.keys.as_deref(),
+        },
+        bias: case.bias.then_some(Bias {
+            data: &bias,
+            batch_stride: 0,
+            head_stride: s.queries * s.keys,
+        }),
+        dropout: case.dropout.then_some(WeightDropout {
+            dropout: Dropout::new(0.3),
+            key: [5, 6],
+        }),
+    };
+    let (q, k, v) = (heads(0, q_size), heads(1, k_size), heads(2, v_size));
+    let up = heads(3, c_size);
+    let expected = naive::forward(&s, q, k, v, &options);
+    let upstream = gathered(&data[3], strides(c_size), c_size);
+    let slopes = naive::backward(&s, q, k, v, &upstream, &options);
+    for instructions in [Instructions::Native, Instructions::Scalar] {
+        with_instructions(instructions, || {
+            let mut context = vec![f32::NAN; count(c_size)];
+            let mut log_sums = vec![f32::NAN; s.batch * s.heads * s.queries];
+            forward(
+                &s,
+                [q, k, v],
+                &options,
+                &mut context,
+                strides(c_size),
+                &mut log_sums,
+            );
+            assert_close(
+                "context",
+                case,
+                &gathered(&context, strides(c_size), c_size),
+                &expected.context,
+            );
+            assert_close("log-sums", case, &log_sums, &expected.log_sums);
+            let mut made = vec![f32::NAN; log_sums.len() * s.keys];
+            weights(&s, q, k, &options, &log_sums, &mut made);
+            assert_close("weights", case, &made, &expected.weights);
+
+            let [mut dq, mut dk, mut dv] =
+                [q_size, k_size, v_size].map(|size| vec![f32::NAN; count(size)]);
+            let mut dbias = vec![f32::NAN; log_sums.len() * s.keys];
+            let seen = Heads {
+                data: &context,
+                strides: strides(c_size),
+            };
+            let gradients = Gradients {
+                query: &mut dq,
+                query_strides: strides(q_size),
+                key: &mut dk,
+                key_strides: strides(k_size),
+                value: &mut dv,
+                value_strides: strides(v_size),
+                bias: Some(&mut dbias),
+            };
+            backward(&s, [q, k, v], [seen, up], &log_sums, &options, gradients);
+            assert_close(
+                "query",
+                case,
+                &gathered(&dq, strides(q_size), q_size),
+                &slopes.query,
+            );
+            assert_close(
+                "key",
+                case,
+                &gathered(&dk, strides(k_size), k_size),
+                &slopes.key,
+            );
+            assert_close(
+                "value",
+                case,
+                &gathered(&dv, strides(v_size), v_size),
+                &slopes.value,
+            );
+            assert_close("bias", case, &dbias, &slopes.bias);
+        });
+    }
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let lengths = || {
+        prop_oneof![
+            Just(1usize),
+            Just(2),
+            Just(47),
+            Just(48),
+            Just(49),
+            Just(127),
+            Just(129),
+            3usize..40,
+            Just(0)
+        ]
+    };
+    let widths = || {
+        prop_oneof![
+            Just(1usize),
+            Just(7),
+            Just(8),
+            Just(15),
+            Just(16),
+            Just(17),
+            Just(33)
+        ]
+    };
+    let heads = prop_oneof![
+        Just((1usize, 1usize)),
+        Just((2, 2)),
+        Just((4, 2)),
+        Just((3, 1))
+    ];
+    let sizes = (1usize..3, heads, lengths(), lengths(), widths(), widths());
+    let window = prop_oneof![
+        Just(None),
+        Just(Some(1usize)),
+        Just(Some(5)),
+        Just(Some(200))
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (
+        sizes,
+        flags,
+        window,
+        proptest::option::of((0usize..60, 0usize..140)),
+    )
+        .prop_map(
+            |(
+                (batch, (heads, key_value_heads), queries, keys, head_width, value_width),
+                flags,
+                window,
+                padding,
+            )| Case {
+                shape: Shape {
+                    batch,
+                    heads,
+                    key_value_heads,
+                    queries,
+                    keys,
+                    head_width,
+                    value_width,
+                },
+                causal: flags.0,
+                bias: flags.1,
+                dropout: flags.2,
+                length_first: flags.3,
+                window,
+                keys: padding.map(|(from, to)| {
+                    let to = to.min(keys);
+                    vec![from.min(to)..to, 0..keys]
+                }),
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+    #[test]
+    fn equals_its_twin(case in cases()) {
+        check(&case);
+    }
+}
+
+#[test]
+fn the_gradients_of_the_twin_are_those_of_finite_differences() {
+    let shape = Shape {
+        batch: 1,
+        heads: 2,
+        key_value_heads: 1,
+        queries: 3,
+        keys: 4,
+        head_width: 3,
+        value_width: 2,
+    };
+    let options = Options {
+        scale: 0.8,
+        mask: Masking {
+            causal: true,
+            ..Masking::default()
+        },
+        bias: None,
+        dropout: Some(WeightDropout {
+            dropout: Dropout::new(0.4),
+            key: [1, 2],
+        }),
+    };
+    let data = [numbers(18, 1), numbers(12, 2), numbers(8, 3)];
+    let upstream = numbers(12, 4);
+    let layout = [
+        Strides::heads_first(2, 3, 3),
+        Strides::heads_first(1, 4, 3),
+        Strides::heads_first(1, 4, 2),
+    ];
+    let view =
+        |data: &[Vec<f32>; 3], i: usize| -> (Vec<f32>, Strides) { (data[i].clone(), layout[i]) };
+    let loss = |data: &[Vec<f32>; 3]| -> f64 {
+        let parts: Vec<_> = (0..3).map(|i| view(data, i)).collect();
+        let heads = |i: usize| Heads {
+            data: &parts[i].0,
+            strides: parts[i].1,
+        };
+        let out = naive::forward(&shape, heads(0), heads(1), heads(2), &options);
+        out.context
+            .iter()
+            .zip(&upstream)
+            .map(|(a, b)| a * f64::from(*b))
+            .sum()
+    };
+    let heads = |i: usize| Heads {
+        data: &data[i],
+        strides: layout[i],
+    };
+    let slopes = naive::backward(&shape, heads(0), heads(1), heads(2), &upstream, &options);
+    for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
+        for (j, slope) in slopes.iter().enumerate() {
+            let moved = |step: f32| {
+                let mut data = data.clone();
+                data[i][j] += step;
+                loss(&data)
+            };
+            // The inputs are f32, so the step must be large enough to survive rounding.
+            let step = 1.0 / 256.0;
+            let measured = (moved(step) - moved(-step)) / f64::from(2.0 * step);
+            assert!(
+                (measured - slope).abs() < 1e-4,
+                "{i} {j}: {slope} for {measured}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_pass_through() {
+    let shape = Shape {
+        batch: 1,
+        heads: 1,
+        key_value_heads: 1,
+        queries: 2,
+        keys: 2,
+        head_width: 2,
+        value_width: 2,
+    };
+    let options = Options {
+        scale: 1.0,
+        mask: Masking {
+            causal: true,
+            ..Masking::default()
+        },
+        bias: None,
+        dropout: None,
+    };
+    let strides = Strides::heads_first(1, 2, 2);
+    let (q, k) = ([1.0, 0.0, 1.0, 0.0], [0.0, 0.0, f32::NAN, 0.0]);
+    let mut context = [0.0; 4];
+    let heads = |data| Heads { data, strides };
+    forward(
+        &shape,
+        [heads(&q), heads(&k), heads(&[1.0; 4])],
+        &options,
+        &mut context,
+        strides,
+        &mut [0.0; 2],
+    );
+    assert_eq!(context[..2], [1.0, 1.0]);
+    assert!(context[2].is_nan());
+}

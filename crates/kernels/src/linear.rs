@@ -1,0 +1,383 @@
+//! Linear maps with the weight kept `[output, input]`: the forward product with bias and activation applied while the
+//! result is in cache, the three products of the backward pass, and dot products at full bandwidth for a few rows.
+
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use crate::Onto;
+use crate::activation::{self, Activation};
+use crate::gemm::{Matrix, gemm};
+use crate::simd::{self, Instructions};
+use crate::threads;
+
+/// The sizes of a linear map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows that are mapped.
+    pub rows: usize,
+    /// Width of a row before.
+    pub input: usize,
+    /// Width of a row after.
+    pub output: usize,
+}
+
+/// Up to this many rows, the weight is read once and nothing is packed.
+const FEW_ROWS: usize = 4;
+
+/// `y = activation(x · weightᵀ + bias)`.
+///
+/// With `before`, what the activation was applied to is written there, for the backward pass.
+///
+/// # Panics
+/// When a slice does not fit the shape.
+pub fn forward(
+    shape: Shape,
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    activation: Option<Activation>,
+    before: Option<&mut [f32]>,
+    y: &mut [f32],
+) {
+    let Shape {
+        rows,
+        input,
+        output,
+    } = shape;
+    let sizes = [
+        ("input", x.len(), rows * input),
+        ("weight", weight.len(), output * input),
+        ("bias", bias.map_or(output, <[f32]>::len), output),
+        (
+            "saved",
+            before.as_ref().map_or(rows * output, |it| it.len()),
+            rows * output,
+        ),
+        ("output", y.len(), rows * output),
+    ];
+    for (name, length, expected) in sizes {
+        assert_eq!(
+            length, expected,
+            "linear: {name} of {length} numbers for {shape:?}"
+        );
+    }
+    let instructions = simd::instructions();
+    let before = before.map(|before| Rows {
+        start: before.as_mut_ptr(),
+        width: output,
+    });
+    let finish = |row: usize, column: usize, values: &mut [f32]| {
+        if let Some(bias) = bias {
+            for (value, bias) in values.iter_mut().zip(&bias[column..]) {
+                *value += bias;
+            }
+        }
+        let Some(kind) = activation else {
+            return;
+        };
+        if let Some(before) = before {
+            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
+            unsafe { before.piece(row, column, values.len()) }.copy_from_slice(values);
+        }
+        simd::run(instructions, Activate { kind, values });
+    };
+    if rows <= FEW_ROWS {
+        few_rows(shape, x, weight, y, instructions);
+        for (row, values) in y.chunks_mut(output.max(1)).enumerate() {
+            finish(row, 0, values);
+        }
+    } else {
+        let weight = Matrix::new(weight, output, input).transposed();
+        gemm(
+            Matrix::new(x, rows, input),
+            weight,
+            y,
+            Onto::Replace,
+            finish,
+        );
+    }
+}
+
+/// Rows that tasks write to, each to its own.
+#[derive(Clone, Copy)]
+struct Rows {
+    start: *mut f32,
+    width: usize,
+}
+
+// SAFETY: each task writes only to pieces of its own.
+unsafe impl Send for Rows {}
+// SAFETY: as above; the pointer itself is only read.
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// # Safety
+    /// The piece must lie inside the rows, and nobody else may use it.
+    unsafe fn piece<'a>(self, row: usize, column: usize, length: usize) -> &'a mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
+    }
+}
+
+struct Activate<'a> {
+    kind: Activation,
+    values: &'a mut [f32],
+}
+
+impl WithSimd for Activate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (vectors, rest) = S::as_mut_simd_f32s(self.values);
+        for vector in vectors {
+            *vector = activation::value(simd, self.kind, *vector);
+        }
+        if !rest.is_empty() {
+            let values = activation::value(simd, self.kind, simd.partial_load_f32s(rest));
+            simd.partial_store_f32s(rest, values);
+        }
+    }
+}
+
+/// `y = x · weightᵀ` for a few rows: each row of the weight is read once and meets every row of `x`.
+fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions: Instructions) {
+    let Shape {
+        rows,
+        input,
+        output,
+    } = shape;
+    if rows == 0 || output == 0 {
+        return;
+    }
+    let target = Rows {
+        start: y.as_mut_ptr(),
+        width: output,
+    };
+    let step = (threads::GRAIN / input.max(1)).clamp(1, 256);
+    let task = |part: usize| {
+        let first = part * step;
+        let count = step.min(output - first);
+        let kernel = Dots {
+            x,
+            weight: &weight[first * input..(first + count) * input],
+            shape,
+            first,
+            target,
+        };
+        simd::run(instructions, kernel);
+    };
+    let parts = output.div_ceil(step);
+    if parts == 1 {
+        task(0);
+    } else {
+        (0..parts).into_par_iter().for_each(task);
+    }
+}
+
+struct Dots<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    shape: Shape,
+    first: usize,
+    target: Rows,
+}
+
+impl WithSimd for Dots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let input = self.shape.input;
+        for row in 0..self.shape.rows {
+            let x = &self.x[row * input..(row + 1) * input];
+            let count = self.weight.len().checked_div(input).unwrap_or(0);
+            // SAFETY: this task alone writes to these outputs.
+            let out = unsafe { self.target.piece(row, self.first, count) };
+            for (out, weight) in out.iter_mut().zip(self.weight.chunks_exact(input)) {
+                *out = dot(simd, x, weight);
+            }
+        }
+    }
+}
+
+/// A dot product with four sums under way, enough to hide the latency of adding.
+#[inline(always)]
+pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a_vectors, a_rest) = S::as_simd_f32s(a);
+    let (b_vectors, b_rest) = S::as_simd_f32s(b);
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    let (a_chunks, a_left) = a_vectors.as_chunks::<4>();
+    let (b_chunks, b_left) = b_vectors.as_chunks::<4>();
+    for (a, b) in a_chunks.iter().zip(b_chunks) {
+        for lane in 0..4 {
+            sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
+        }
+    }
+    for (a, b) in a_left.iter().zip(b_left) {
+        sums[0] = simd.mul_add_f32s(*a, *b, sums[0]);
+    }
+    let sum = simd.add_f32s(
+        simd.add_f32s(sums[0], sums[1]),
+        simd.add_f32s(sums[2], sums[3]),
+    );
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    simd.reduce_sum_f32s(sum) + rest
+}
+
+/// Where gradients go; those that nobody needs are left out.
+#[derive(Debug, Default)]
+pub struct Gradients<'a> {
+    /// Of the input, `[rows, input]`.
+    pub x: Option<&'a mut [f32]>,
+    /// Of the weight, `[output, input]`.
+    pub weight: Option<&'a mut [f32]>,
+    /// Of the bias, `[output]`.
+    pub bias: Option<&'a mut [f32]>,
+}
+
+/// Gradients of `x · weightᵀ + bias`, given the gradient `dy` of the result.
+///
+/// # Panics
+/// When a slice does not fit the shape.
+pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: Gradients) {
+    let Shape {
+        rows,
+        input,
+        output,
+    } = shape;
+    let slopes = Matrix::new(dy, rows, output);
+    if let Some(dx) = gradients.x {
+        gemm(
+            slopes,
+            Matrix::new(weight, output, input),
+            dx,
+            Onto::Replace,
+            |_, _, _| (),
+        );
+    }
+    if let Some(dweight) = gradients.weight {
+        gemm(
+            slopes.transposed(),
+            Matrix::new(x, rows, input),
+            dweight,
+            Onto::Replace,
+            |_, _, _| (),
+        );
+    }
+    if let Some(dbias) = gradients.bias {
+        sum_rows(dy, dbias);
+    }
+}
+
+/// The sums of the columns, in an order that does not depend on scheduling.
+fn sum_rows(rows: &[f32], sums: &mut [f32]) {
+    let width = sums.len();
+    sums.fill(0.0);
+    if width == 0 {
+        return;
+    }
+    let per_part = threads::GRAIN.div_ceil(width);
+    let parts: Vec<Vec<f32>> = rows
+        .par_chunks(per_part * width)
+        .map(|part| {
+            let mut sums = vec![0.0; width];
+            for row in part.chunks_exact(width) {
+                for (sum, value) in sums.iter_mut().zip(row) {
+                    *sum += value;
+                }
+            }
+            sums
+        })
+        .collect();
+    for part in parts {
+        for (sum, value) in sums.iter_mut().zip(part) {
+            *sum += value;
+        }
+    }
+}
+
+/// The specification of [`forward`] without activation.
+pub fn forward_naive(shape: Shape, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f64> {
+    let mut y = Vec::with_capacity(shape.rows * shape.output);
+    for row in 0..shape.rows {
+        for out in 0..shape.output {
+            let product = |i: usize| {
+                f64::from(x[row * shape.input + i]) * f64::from(weight[out * shape.input + i])
+            };
+            let sum: f64 = (0..shape.input).map(product).sum();
+            y.push(sum + bias.map_or(0.0, |bias| f64::from(bias[out])));
+        }
+    }
+    y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::with_instructions;
+    use proptest::prelude::*;
+
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count)
+            .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
+            .collect()
+    }
+
+    fn close(ours: &[f32], theirs: &[f64], what: &str) {
+        assert_eq!(ours.len(), theirs.len(), "{what}");
+        for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
+            assert!(
+                (f64::from(*a) - b).abs() < 1e-4 * (1.0 + b.abs()),
+                "{what} at {i}: {a} for {b}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn equals_its_twin(
+            rows in prop_oneof![0usize..9, Just(13), Just(97)],
+            input in prop_oneof![0usize..40, Just(127), Just(300)],
+            output in prop_oneof![0usize..40, Just(129), Just(1000)],
+            bias: bool,
+        ) {
+            let shape = Shape { rows, input, output };
+            let (x, weight) = (numbers(rows * input, 1), numbers(output * input, 2));
+            let bias_data = numbers(output, 3);
+            let bias = bias.then_some(bias_data.as_slice());
+            let expected = forward_naive(shape, &x, &weight, bias);
+            for instructions in [Instructions::Native, Instructions::Scalar] {
+                with_instructions(instructions, || {
+                    let mut y = vec![f32::NAN; rows * output];
+                    forward(shape, &x, &weight, bias, None, None, &mut y);
+                    close(&y, &expected, "y");
+                    let mut before = vec![f32::NAN; rows * output];
+                    forward(shape, &x, &weight, bias, Some(Activation::Relu), Some(&mut before), &mut y);
+                    close(&before, &expected, "before");
+                    let cut: Vec<f64> = expected.iter().map(|value| value.max(0.0)).collect();
+                    close(&y, &cut, "activated");
+                });
+            }
+            let dy = numbers(rows * output, 4);
+            let mut dx = vec![f32::NAN; rows * input];
+            let mut dweight = vec![f32::NAN; output * input];
+            let mut dbias = vec![f32::NAN; output];
+            let gradients = Gradients { x: Some(&mut dx), weight: Some(&mut dweight), bias: Some(&mut dbias) };
+            backward(shape, &dy, &x, &weight, gradients);
+            let at = |data: &[f32], i: usize| f64::from(data[i]);
+            let sum = |count: usize, term: &dyn Fn(usize) -> f64| (0..count).map(term).sum::<f64>();
+            let slopes: Vec<f64> = (0..rows * input)
+                .map(|i| sum(output, &|o| at(&dy, i / input * output + o) * at(&weight, o * input + i % input)))
+                .collect();
+            close(&dx, &slopes, "dx");
+            let slopes: Vec<f64> = (0..output * input)
+                .map(|i| sum(rows, &|r| at(&dy, r * output + i / input) * at(&x, r * input + i % input)))
+                .collect();
+            close(&dweight, &slopes, "dweight");
+            let slopes: Vec<f64> = (0..output).map(|o| sum(rows, &|r| at(&dy, r * output + o))).collect();
+            close(&dbias, &slopes, "dbias");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Rows cut into parts for threads. The cuts depend on the sizes alone, so that sums over parts do too.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::threads::GRAIN;
+
+/// The most parts: enough to keep threads busy, few enough that a sum per part costs nothing.
+const MOST: usize = 64;
+
+/// Equal parts of some rows; the last may be smaller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    rows: usize,
+    each: usize,
+}
+
+impl Parts {
+    /// Parts of `rows` rows with `width` numbers of work in each row.
+    pub fn of_rows(rows: usize, width: usize) -> Self {
+        let each = GRAIN.div_ceil(width.max(1)).max(rows.div_ceil(MOST));
+        Self { rows, each }
+    }
+
+    /// Parts of as many numbers, cut between cache lines of an aligned slice.
+    pub fn of_numbers(length: usize) -> Self {
+        let each = GRAIN.max(length.div_ceil(MOST)).next_multiple_of(64);
+        Self { rows: length, each }
+    }
+
+    /// The rows of each part, in order.
+    pub fn ranges(self) -> impl Iterator<Item = Range<usize>> {
+        (0..self.rows)
+            .step_by(self.each)
+            .map(move |start| start..(start + self.each).min(self.rows))
+    }
+
+    /// Each part of a matrix with rows of `width` numbers.
+    pub fn cut<T>(self, data: &[T], width: usize) -> impl Iterator<Item = &[T]> {
+        self.ranges()
+            .map(move |range| &data[range.start * width..range.end * width])
+    }
+
+    /// Each part of a matrix with rows of `width` numbers, to write to.
+    pub fn cut_mut<T>(self, mut data: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
+        self.ranges().map(move |range| {
+            data.split_off_mut(..range.len() * width)
+                .expect("the matrix has all rows")
+        })
+    }
+}
+
+/// Does the work of each part, on all threads if there are several parts.
+pub(crate) fn each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync + Send) {
+    if parts.len() > 1 {
+        parts.into_par_iter().for_each(work);
+    } else {
+        parts.into_iter().for_each(work);
+    }
+}
+
+/// The results of each part, in the order of the parts.
+pub(crate) fn map<T: Send, R: Send>(parts: Vec<T>, work: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
+    if parts.len() > 1 {
+        parts.into_par_iter().map(work).collect()
+    } else {
+        parts.into_iter().map(work).collect()
+    }
+}
+
+/// Panics with the operation and both sizes when a slice does not have the expected one.
+#[track_caller]
+pub(crate) fn fits(operation: &str, name: &str, found: usize, expected: usize) {
+    assert_eq!(
+        found, expected,
+        "{operation}: {name} has {found} numbers instead of {expected}"
+    );
+}

@@ -1,0 +1,306 @@
+//! Vector instructions, chosen once at run time: AVX-512, AVX2 with FMA, NEON, or scalar.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Which instructions to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// The widest that the processor has.
+    Native,
+    /// One number at a time: the fallback, and what tests compare with.
+    Scalar,
+}
+
+thread_local! {
+    static FORCED: Cell<Option<Instructions>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with the given instructions on this thread, whatever the environment says. For tests.
+pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T) -> T {
+    let before = FORCED.replace(Some(instructions));
+    let result = work();
+    FORCED.set(before);
+    result
+}
+
+/// The instructions of this thread: forced, or from `ATTENTIVE_SIMD` (`scalar`, or anything else for the widest).
+pub fn instructions() -> Instructions {
+    static CHOSEN: OnceLock<Instructions> = OnceLock::new();
+    FORCED.get().unwrap_or_else(|| {
+        *CHOSEN.get_or_init(|| match std::env::var("ATTENTIVE_SIMD").as_deref() {
+            Ok("scalar") => Instructions::Scalar,
+            _ => Instructions::Native,
+        })
+    })
+}
+
+/// Runs a kernel with the given instructions.
+///
+/// A kernel that spreads over threads reads [`instructions`] once and hands them to its tasks, which run elsewhere.
+pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
+    match instructions {
+        Instructions::Native => Arch::new().dispatch(kernel),
+        Instructions::Scalar => kernel.with_simd(pulp::Scalar::new()),
+    }
+}
+
+/// `e^x` in each lane, to about two units in the last place; zero below -87.3 and infinite above 88.7.
+///
+/// The exponent's integer part goes into the bits of a power of two, the rest through a polynomial (Cephes).
+#[inline(always)]
+pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
+    let shifter = splat(12_582_912.0);
+    let clamped = simd.max_f32s(simd.min_f32s(x, splat(88.722_84)), splat(-87.336_55));
+    let shifted = simd.mul_add_f32s(clamped, splat(std::f32::consts::LOG2_E), shifter);
+    let whole = simd.sub_f32s(shifted, shifter);
+    let rest = simd.mul_add_f32s(whole, splat(-0.693_359_4), clamped);
+    let rest = simd.mul_add_f32s(whole, splat(2.121_944_4e-4), rest);
+    let mut series = splat(1.987_569_1e-4);
+    for coefficient in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        1.666_666_5e-1,
+        5e-1,
+    ] {
+        series = simd.mul_add_f32s(series, rest, splat(coefficient));
+    }
+    let square = simd.mul_f32s(rest, rest);
+    let fraction = simd.mul_add_f32s(series, square, simd.add_f32s(rest, splat(1.0)));
+    // The power of two is made as a product of two, because for the largest results it does not fit into one.
+    let bits = simd.transmute_u32s_f32s(shifted);
+    let integer = simd.sub_u32s(bits, simd.splat_u32s(0x4B40_0000));
+    let half = shift_right_signed(simd, integer);
+    let other = simd.sub_u32s(integer, half);
+    let power = |exponent: S::u32s| {
+        let biased = simd.add_u32s(exponent, simd.splat_u32s(127));
+        simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(biased, simd.splat_u32s(23)))
+    };
+    let result = simd.mul_f32s(simd.mul_f32s(fraction, power(half)), power(other));
+    let below = simd.less_than_f32s(x, splat(-87.336_55));
+    let above = simd.greater_than_f32s(x, splat(88.722_84));
+    let result = simd.select_f32s(below, splat(0.0), result);
+    let result = simd.select_f32s(above, splat(f32::INFINITY), result);
+    // min and max drop NaN, so it is put back: what is not equal to itself.
+    let number = simd.equal_f32s(x, x);
+    simd.select_f32s(number, result, x)
+}
+
+/// `e^x` in each lane for `x` that are not above zero, at half the cost of [`exp`].
+///
+/// What softmax and sigmoid need: there is nothing to overflow, so one power of two is enough, and no clamping keeps NaN
+/// from passing. Correct up to 88.
+#[inline(always)]
+pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let shifter = splat(12_582_912.0);
+    let shifted = simd.mul_add_f32s(x, splat(std::f32::consts::LOG2_E), shifter);
+    let whole = simd.sub_f32s(shifted, shifter);
+    let rest = simd.mul_add_f32s(whole, splat(-0.693_359_4), x);
+    let rest = simd.mul_add_f32s(whole, splat(2.121_944_4e-4), rest);
+    let mut series = splat(1.987_569_1e-4);
+    for coefficient in [
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        1.666_666_5e-1,
+        5e-1,
+    ] {
+        series = simd.mul_add_f32s(series, rest, splat(coefficient));
+    }
+    let square = simd.mul_f32s(rest, rest);
+    let fraction = simd.mul_add_f32s(series, square, simd.add_f32s(rest, splat(1.0)));
+    // The shift leaves nothing of the shifter's own bits.
+    let bits = simd.transmute_u32s_f32s(shifted);
+    let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
+    let power = simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.splat_u32s(127 << 23)));
+    let result = simd.mul_f32s(fraction, power);
+    simd.select_f32s(
+        simd.less_than_f32s(x, splat(-87.336_55)),
+        splat(0.0),
+        result,
+    )
+}
+
+/// Half of a signed integer, rounded down.
+#[inline(always)]
+fn shift_right_signed<S: Simd>(simd: S, integer: S::u32s) -> S::u32s {
+    let shifted = simd.wrapping_dyn_shr_u32s(integer, simd.splat_u32s(1));
+    let sign = simd.and_u32s(integer, simd.splat_u32s(0x8000_0000));
+    simd.or_u32s(shifted, sign)
+}
+
+/// `tanh(x)` in each lane, from one exponential; exact to a few units in the last place near zero and beyond.
+#[inline(always)]
+pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let size = simd.abs_f32s(x);
+    // (1 - e^-2|x|) / (1 + e^-2|x|)
+    let decay = exp(simd, simd.mul_f32s(size, splat(-2.0)));
+    let large = simd.div_f32s(
+        simd.sub_f32s(splat(1.0), decay),
+        simd.add_f32s(splat(1.0), decay),
+    );
+    // Near zero the difference above loses digits; an odd polynomial does not (Cephes).
+    let square = simd.mul_f32s(x, x);
+    let mut series = splat(-5.704_988_7e-3);
+    for coefficient in [2.063_909e-2, -5.373_971_5e-2, 1.333_144_2e-1, -3.333_328e-1] {
+        series = simd.mul_add_f32s(series, square, splat(coefficient));
+    }
+    let small = simd.mul_add_f32s(simd.mul_f32s(series, square), size, size);
+    let near = simd.less_than_f32s(size, splat(0.625));
+    let size = simd.select_f32s(near, small, large);
+    let negative = simd.less_than_f32s(x, splat(0.0));
+    simd.select_f32s(negative, simd.neg_f32s(size), size)
+}
+
+/// `erf(x)` in each lane, to a few units in the last place.
+///
+/// Near zero an odd polynomial, further out one less the exponential of a polynomial, both fitted by N. Juffa; the
+/// second falls towards minus infinity beyond its range, so that large inputs give one.
+#[inline(always)]
+pub fn erf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let size = simd.abs_f32s(x);
+    let square = simd.mul_f32s(x, x);
+    let mut near = splat(-5.967_617e-4);
+    for coefficient in [
+        4.991_194_2e-3,
+        -2.676_813_5e-2,
+        1.128_199_25e-1,
+        -3.761_253_4e-1,
+        1.283_791_7e-1,
+    ] {
+        near = simd.mul_add_f32s(near, square, splat(coefficient));
+    }
+    let near = simd.mul_add_f32s(near, size, size);
+    let mut far = splat(-1.728_534_7e-5);
+    for coefficient in [
+        3.831_971_3e-4,
+        -3.883_964_4e-3,
+        2.425_462_2e-2,
+        -1.067_778_8e-1,
+        -6.348_467e-1,
+        -1.287_175_1e-1,
+    ] {
+        far = simd.mul_add_f32s(far, size, splat(coefficient));
+    }
+    let far = simd.mul_add_f32s(far, size, simd.neg_f32s(size));
+    let far = simd.sub_f32s(splat(1.0), decay(simd, far));
+    let close = simd.less_than_f32s(size, splat(0.927_734_4));
+    let size = simd.select_f32s(close, near, far);
+    let negative = simd.less_than_f32s(x, splat(0.0));
+    simd.select_f32s(negative, simd.neg_f32s(size), size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Each<'a, F>(&'a [f32], F);
+
+    trait Function {
+        fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s;
+    }
+
+    #[derive(Clone, Copy)]
+    struct Exp;
+    impl Function for Exp {
+        #[inline(always)]
+        fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+            exp(simd, x)
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Tanh;
+    impl Function for Tanh {
+        #[inline(always)]
+        fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+            tanh(simd, x)
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Decay;
+    impl Function for Decay {
+        #[inline(always)]
+        fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+            decay(simd, simd.neg_f32s(simd.abs_f32s(x)))
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Erf;
+    impl Function for Erf {
+        #[inline(always)]
+        fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+            erf(simd, x)
+        }
+    }
+
+    impl<F: Function> WithSimd for Each<'_, F> {
+        type Output = Vec<f32>;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
+            let mut out = vec![0.0; self.0.len()];
+            for (to, from) in out
+                .chunks_mut(S::F32_LANES)
+                .zip(self.0.chunks(S::F32_LANES))
+            {
+                let x = simd.partial_load_f32s(from);
+                simd.partial_store_f32s(to, self.1.call(simd, x));
+            }
+            out
+        }
+    }
+
+    fn check<F: Function + Copy>(function: F, exact: fn(f64) -> f64, tolerance: f64) {
+        let inputs: Vec<f32> = (-9500..=9500)
+            .map(|i| i as f32 * 0.01)
+            .chain([1e-6, -1e-6, 0.0])
+            .collect();
+        for instructions in [Instructions::Native, Instructions::Scalar] {
+            let outputs = run(instructions, Each(&inputs, function));
+            for (x, y) in inputs.iter().zip(outputs) {
+                let expected = exact(f64::from(*x));
+                if expected > f64::from(f32::MAX) {
+                    assert_eq!(y, f32::INFINITY, "at {x}");
+                } else if expected.abs() >= f64::from(f32::MIN_POSITIVE) {
+                    let apart = (f64::from(y) / expected - 1.0).abs();
+                    assert!(
+                        apart < tolerance,
+                        "{instructions:?} at {x}: {y} for {expected}"
+                    );
+                } else {
+                    assert!(y.abs() <= f32::MIN_POSITIVE, "at {x}: {y}");
+                }
+            }
+            let special = run(
+                instructions,
+                Each(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY], function),
+            );
+            assert!(special[0].is_nan());
+            assert_eq!(f64::from(special[1]), exact(f64::INFINITY));
+            assert_eq!(f64::from(special[2]), exact(f64::NEG_INFINITY));
+        }
+    }
+
+    #[test]
+    fn exponentials_and_hyperbolic_tangents_are_exact_to_a_few_units() {
+        check(Exp, f64::exp, 4e-7);
+        check(Tanh, f64::tanh, 4e-7);
+    }
+
+    #[test]
+    fn decays_and_error_functions_are_exact_to_a_few_units() {
+        check(Decay, |x| (-x.abs()).exp(), 4e-7);
+        check(Erf, crate::activation::naive::erf, 4e-7);
+    }
+}

@@ -1,0 +1,213 @@
+//! One sweep over slices: load a vector of each, compute, store, sum. The loop under all kernels that are not products.
+//!
+//! The ends that do not fill a vector are met here once, so that no kernel has to think of them: missing lanes are
+//! loaded as zero, not stored, and left out of the sums.
+
+use pulp::{Simd, WithSimd};
+
+use crate::parts::{self, Parts};
+use crate::simd;
+
+/// What happens to one vector of each slice.
+///
+/// A trait with `#[inline(always)]` methods rather than a closure: what is not inlined is compiled without the vector
+/// instructions.
+pub(crate) trait Step<const IN: usize, const OUT: usize, const SUMS: usize>: Sync {
+    /// From the inputs and the old outputs to the new outputs, and what is to be added to each sum.
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        inputs: [S::f32s; IN],
+        old: [S::f32s; OUT],
+    ) -> ([S::f32s; OUT], [S::f32s; SUMS]);
+}
+
+/// Accumulators per sum: enough to hide the latency of an addition.
+const UNROLL: usize = 4;
+
+/// Takes a step for each vector of slices that are all as long as the first, and returns the sums over all lanes.
+///
+/// The order of summation depends on the length and the lanes, and on nothing else.
+#[inline(always)]
+pub(crate) fn sweep<S, T, const IN: usize, const OUT: usize, const SUMS: usize>(
+    simd: S,
+    step: &T,
+    inputs: [&[f32]; IN],
+    mut outputs: [&mut [f32]; OUT],
+) -> [f32; SUMS]
+where
+    S: Simd,
+    T: Step<IN, OUT, SUMS>,
+{
+    let zero = simd.splat_f32s(0.0);
+    let length = match (inputs.first(), outputs.first()) {
+        (Some(first), _) => first.len(),
+        (None, Some(first)) => first.len(),
+        (None, None) => 0,
+    };
+    let vectors = length / S::F32_LANES;
+    let whole = vectors * S::F32_LANES;
+    // Loops instead of closures throughout: a closure that is not inlined loses the vector instructions.
+    let mut sums = [[zero; UNROLL]; SUMS];
+    let mut read: [&[S::f32s]; IN] = [&[]; IN];
+    for i in 0..IN {
+        read[i] = &S::as_simd_f32s(&inputs[i][..whole]).0[..vectors];
+    }
+    let mut written: [&mut [S::f32s]; OUT] = std::array::from_fn(|_| Default::default());
+    for (slot, output) in written.iter_mut().zip(&mut outputs) {
+        *slot = &mut S::as_mut_simd_f32s(&mut output[..whole]).0[..vectors];
+    }
+    let mut done = 0;
+    if SUMS > 0 {
+        // Cut into arrays, so that the compiler sees that no index is out of bounds.
+        let blocks = vectors / UNROLL;
+        let mut read_blocks: [&[[S::f32s; UNROLL]]; IN] = [&[]; IN];
+        for i in 0..IN {
+            read_blocks[i] = &read[i].as_chunks().0[..blocks];
+        }
+        let mut written_blocks: [&mut [[S::f32s; UNROLL]]; OUT] =
+            std::array::from_fn(|_| Default::default());
+        for (slot, output) in written_blocks.iter_mut().zip(&mut written) {
+            *slot = &mut output.as_chunks_mut().0[..blocks];
+        }
+        for block in 0..blocks {
+            for lane in 0..UNROLL {
+                let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
+                for i in 0..IN {
+                    loaded[i] = read_blocks[i][block][lane];
+                }
+                for i in 0..OUT {
+                    old[i] = written_blocks[i][block][lane];
+                }
+                let (new, terms) = step.step(simd, loaded, old);
+                for i in 0..OUT {
+                    written_blocks[i][block][lane] = new[i];
+                }
+                for i in 0..SUMS {
+                    sums[i][lane] = simd.add_f32s(sums[i][lane], terms[i]);
+                }
+            }
+        }
+        done = blocks * UNROLL;
+    }
+    for index in done..vectors {
+        let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
+        for i in 0..IN {
+            loaded[i] = read[i][index];
+        }
+        for i in 0..OUT {
+            old[i] = written[i][index];
+        }
+        let (new, terms) = step.step(simd, loaded, old);
+        for i in 0..OUT {
+            written[i][index] = new[i];
+        }
+        for i in 0..SUMS {
+            sums[i][0] = simd.add_f32s(sums[i][0], terms[i]);
+        }
+    }
+    if whole < length {
+        let mask = simd.mask_between_m32s(0, (length - whole) as u32).mask();
+        let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
+        for i in 0..IN {
+            loaded[i] = simd.partial_load_f32s(&inputs[i][whole..length]);
+        }
+        for i in 0..OUT {
+            old[i] = simd.partial_load_f32s(&outputs[i][whole..length]);
+        }
+        let (new, terms) = step.step(simd, loaded, old);
+        for i in 0..OUT {
+            simd.partial_store_f32s(&mut outputs[i][whole..length], new[i]);
+        }
+        for i in 0..SUMS {
+            let term = simd.select_f32s(mask, terms[i], zero);
+            sums[i][0] = simd.add_f32s(sums[i][0], term);
+        }
+    }
+    let mut out = [0.0; SUMS];
+    for i in 0..SUMS {
+        let [a, b, c, d] = sums[i];
+        out[i] = simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+    }
+    out
+}
+
+/// The largest number of a slice; NaN is passed over, and an empty slice gives minus infinity.
+#[inline(always)]
+pub(crate) fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
+    let lowest = simd.splat_f32s(f32::NEG_INFINITY);
+    let mut found = [lowest; UNROLL];
+    let (body, tail) = S::as_simd_f32s(x);
+    let (blocks, rest) = body.as_chunks::<UNROLL>();
+    // The processor's maximum of x and NaN is its second operand, so the one found so far comes second.
+    for block in blocks {
+        for lane in 0..UNROLL {
+            found[lane] = simd.max_f32s(block[lane], found[lane]);
+        }
+    }
+    for x in rest {
+        found[0] = simd.max_f32s(*x, found[0]);
+    }
+    if !tail.is_empty() {
+        let mask = simd.mask_between_m32s(0, tail.len() as u32).mask();
+        let x = simd.select_f32s(mask, simd.partial_load_f32s(tail), lowest);
+        found[0] = simd.max_f32s(x, found[0]);
+    }
+    let [a, b, c, d] = found;
+    simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
+}
+
+/// Sweeps over slices of one length with all threads.
+///
+/// # Panics
+/// When a slice has another length than the first; `operation` and the slice's number are named.
+pub(crate) fn threaded<T, const IN: usize, const OUT: usize>(
+    operation: &str,
+    step: &T,
+    inputs: [&[f32]; IN],
+    outputs: [&mut [f32]; OUT],
+) where
+    T: Step<IN, OUT, 0>,
+{
+    struct Part<'a, T, const IN: usize, const OUT: usize> {
+        step: &'a T,
+        inputs: [&'a [f32]; IN],
+        outputs: [&'a mut [f32]; OUT],
+    }
+    impl<T: Step<IN, OUT, 0>, const IN: usize, const OUT: usize> WithSimd for Part<'_, T, IN, OUT> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            sweep(simd, self.step, self.inputs, self.outputs);
+        }
+    }
+
+    let mut lengths =
+        (inputs.iter().map(|slice| slice.len())).chain(outputs.iter().map(|slice| slice.len()));
+    let length = lengths.next().unwrap_or(0);
+    for (other, found) in lengths.enumerate() {
+        assert_eq!(
+            found,
+            length,
+            "{operation}: argument {} has {found} numbers, but the first has {length}",
+            other + 2
+        );
+    }
+    let instructions = simd::instructions();
+    let parts = Parts::of_numbers(length);
+    let mut rest = outputs;
+    let work: Vec<_> = parts
+        .ranges()
+        .map(|range| Part {
+            step,
+            inputs: inputs.map(|slice| &slice[range.clone()]),
+            outputs: rest.each_mut().map(|slice| {
+                slice
+                    .split_off_mut(..range.len())
+                    .expect("the ranges cover the slices")
+            }),
+        })
+        .collect();
+    parts::each(work, |part| simd::run(instructions, part));
+}

@@ -1,0 +1,49 @@
+//! Ranges of settings, and the sentences about values outside them.
+
+use crate::ConfigError;
+
+/// No size of a real model is near it, and products of two such sizes still fit into 64 bits.
+pub(crate) const LARGEST_SIZE: usize = 1 << 28;
+
+/// Far above the deepest models; a list of blocks of this length still fits into memory.
+pub(crate) const MOST_BLOCKS: usize = 10_000;
+
+/// Refuses a setting.
+pub(crate) fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
+    Err(ConfigError {
+        field: field.to_owned(),
+        problem: problem.into(),
+    })
+}
+
+/// A size that memory can hold.
+pub(crate) fn size(field: &str, value: usize) -> Result<(), ConfigError> {
+    within(field, value, LARGEST_SIZE)
+}
+
+/// From one to `most`.
+pub(crate) fn within(field: &str, value: usize, most: usize) -> Result<(), ConfigError> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    refuse(field, format!("{value} is out of range; use 1 to {most}"))
+}
+
+/// A probability of dropping.
+pub(crate) fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
+    if (0.0..1.0).contains(&value) {
+        return Ok(());
+    }
+    refuse(
+        field,
+        format!("{value} is out of range; use 0 or more and less than 1"),
+    )
+}
+
+/// More than zero, and finite.
+pub(crate) fn positive(field: &str, value: f64) -> Result<(), ConfigError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    refuse(field, format!("{value} is out of range; use more than 0"))
+}

@@ -1,0 +1,103 @@
+//! Activations, plain and gated.
+
+use attentive_kernels::activation as kernels;
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops};
+use burn::backend::flex::{Flex, FlexTensor};
+use burn::backend::tensor::FloatTensor;
+
+use super::{dense, numbers, record, tensor};
+use crate::Activation;
+
+fn kernel(kind: Activation) -> kernels::Activation {
+    match kind {
+        Activation::Relu => kernels::Activation::Relu,
+        Activation::Gelu => kernels::Activation::Gelu,
+        Activation::GeluTanh => kernels::Activation::GeluTanh,
+        Activation::Silu => kernels::Activation::Silu,
+    }
+}
+
+pub(super) fn forward(x: &FlexTensor, kind: Activation) -> FlexTensor {
+    let x = dense(x);
+    let mut y = vec![0.0; numbers(&x).len()];
+    kernels::activate(kernel(kind), numbers(&x), &mut y);
+    tensor(y, x.layout().shape().clone())
+}
+
+pub(super) fn tracked<C: CheckpointStrategy>(
+    x: FloatTensor<Autodiff<Flex, C>>,
+    kind: Activation,
+) -> FloatTensor<Autodiff<Flex, C>> {
+    let (x, node) = x.into_parts();
+    let x = dense(&x);
+    let output = forward(&x, kind);
+    record::<C, _, 1>(Plain(kind), [node], output, || x)
+}
+
+#[derive(Debug)]
+struct Plain(Activation);
+
+impl Backward<Flex, 1> for Plain {
+    type State = FlexTensor;
+
+    fn backward(self, ops: Ops<FlexTensor, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let x = &ops.state;
+        let dy = dense(&gradients.consume::<Flex>(&ops.node));
+        if let [Some(parent)] = &ops.parents {
+            let mut dx = vec![0.0; numbers(x).len()];
+            kernels::activate_backward(kernel(self.0), numbers(x), numbers(&dy), &mut dx);
+            gradients.register::<Flex>(parent.id, tensor(dx, x.layout().shape().clone()));
+        }
+    }
+}
+
+pub(super) fn gated(gate: &FlexTensor, up: &FlexTensor, kind: Activation) -> FlexTensor {
+    let (gate, up) = (dense(gate), dense(up));
+    let mut y = vec![0.0; numbers(&gate).len()];
+    kernels::gated(kernel(kind), numbers(&gate), numbers(&up), &mut y);
+    tensor(y, gate.layout().shape().clone())
+}
+
+pub(super) fn gated_tracked<C: CheckpointStrategy>(
+    gate: FloatTensor<Autodiff<Flex, C>>,
+    up: FloatTensor<Autodiff<Flex, C>>,
+    kind: Activation,
+) -> FloatTensor<Autodiff<Flex, C>> {
+    let (gate, gate_node) = gate.into_parts();
+    let (up, up_node) = up.into_parts();
+    let (gate, up) = (dense(&gate), dense(&up));
+    let output = gated(&gate, &up, kind);
+    record::<C, _, 2>(Gated(kind), [gate_node, up_node], output, || (gate, up))
+}
+
+#[derive(Debug)]
+struct Gated(Activation);
+
+impl Backward<Flex, 2> for Gated {
+    type State = (FlexTensor, FlexTensor);
+
+    fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let (gate, up) = &ops.state;
+        let dy = dense(&gradients.consume::<Flex>(&ops.node));
+        let count = numbers(gate).len();
+        let (mut dgate, mut dup) = (vec![0.0; count], vec![0.0; count]);
+        let kind = kernel(self.0);
+        kernels::gated_backward(
+            kind,
+            numbers(gate),
+            numbers(up),
+            numbers(&dy),
+            &mut dgate,
+            &mut dup,
+        );
+        for (parent, slopes) in ops.parents.iter().zip([dgate, dup]) {
+            if let Some(parent) = parent {
+                gradients
+                    .register::<Flex>(parent.id, tensor(slopes, gate.layout().shape().clone()));
+            }
+        }
+    }
+}

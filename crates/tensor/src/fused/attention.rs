@@ -1,0 +1,212 @@
+//! Attention of heads, wherever their rows stand: a view of a projection needs no copy.
+
+use std::ops::Range;
+
+use attentive_kernels::attention::{self, Heads, Masking, Options, Shape, Strides, WeightDropout};
+use attentive_kernels::dropout::Dropout;
+use burn::backend::autodiff::Autodiff;
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops};
+use burn::backend::flex::{Flex, FlexTensor};
+use burn::backend::tensor::FloatTensor;
+
+use super::{dense, record, tensor};
+
+/// All that decides an attention besides queries, keys and values.
+#[derive(Clone, Debug)]
+pub(crate) struct AttentionOptions {
+    pub scale: f64,
+    pub causal: bool,
+    pub keys: Option<Vec<Range<usize>>>,
+    pub dropout: Option<(f64, [u32; 2])>,
+}
+
+impl AttentionOptions {
+    fn for_kernel(&self) -> Options<'_> {
+        Options {
+            scale: self.scale as f32,
+            mask: Masking {
+                causal: self.causal,
+                window: None,
+                keys: self.keys.as_deref(),
+            },
+            bias: None,
+            dropout: self.dropout.map(|(probability, key)| WeightDropout {
+                dropout: Dropout::new(probability as f32),
+                key,
+            }),
+        }
+    }
+}
+
+/// The result, and what the backward pass needs of each row.
+pub(super) struct Attended {
+    pub context: FlexTensor,
+    log_sums: Vec<f32>,
+}
+
+pub(super) fn forward(
+    query: &FlexTensor,
+    key: &FlexTensor,
+    value: &FlexTensor,
+    options: &AttentionOptions,
+) -> Attended {
+    let [query, key, value] = [query, key, value].map(rows_dense);
+    let shape = shape(&query, &key, &value);
+    let mut log_sums = vec![0.0; shape.batch * shape.heads * shape.queries];
+    let mut context = vec![0.0; log_sums.len() * shape.value_width];
+    // Positions outside heads, as the output projection reads them.
+    let strides = Strides::length_first(shape.heads, shape.queries, shape.value_width);
+    attention::forward(
+        &shape,
+        [heads(&query), heads(&key), heads(&value)],
+        &options.for_kernel(),
+        &mut context,
+        strides,
+        &mut log_sums,
+    );
+    Attended {
+        context: length_first(
+            context,
+            shape.batch,
+            shape.heads,
+            shape.queries,
+            shape.value_width,
+        ),
+        log_sums,
+    }
+}
+
+pub(super) fn tracked<C: CheckpointStrategy>(
+    query: FloatTensor<Autodiff<Flex, C>>,
+    key: FloatTensor<Autodiff<Flex, C>>,
+    value: FloatTensor<Autodiff<Flex, C>>,
+    options: AttentionOptions,
+) -> FloatTensor<Autodiff<Flex, C>> {
+    let (query, query_node) = query.into_parts();
+    let (key, key_node) = key.into_parts();
+    let (value, value_node) = value.into_parts();
+    let [query, key, value] = [&query, &key, &value].map(rows_dense);
+    let Attended { context, log_sums } = forward(&query, &key, &value, &options);
+    let state = || Saved {
+        query,
+        key,
+        value,
+        context: context.clone(),
+        log_sums,
+        options,
+    };
+    record::<C, _, 3>(
+        Attention,
+        [query_node, key_node, value_node],
+        context.clone(),
+        state,
+    )
+}
+
+#[derive(Debug)]
+struct Attention;
+
+#[derive(Clone, Debug)]
+struct Saved {
+    query: FlexTensor,
+    key: FlexTensor,
+    value: FlexTensor,
+    context: FlexTensor,
+    log_sums: Vec<f32>,
+    options: AttentionOptions,
+}
+
+impl Backward<Flex, 3> for Attention {
+    type State = Saved;
+
+    fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let saved = &ops.state;
+        let upstream = rows_dense(&gradients.consume::<Flex>(&ops.node));
+        let shape = shape(&saved.query, &saved.key, &saved.value);
+        let Shape {
+            batch,
+            heads: query_heads,
+            key_value_heads,
+            queries,
+            keys,
+            head_width,
+            value_width,
+        } = shape;
+        let mut dquery = vec![0.0; batch * query_heads * queries * head_width];
+        let mut dkey = vec![0.0; batch * key_value_heads * keys * head_width];
+        let mut dvalue = vec![0.0; batch * key_value_heads * keys * value_width];
+        attention::backward(
+            &shape,
+            [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
+            [heads(&saved.context), heads(&upstream)],
+            &saved.log_sums,
+            &saved.options.for_kernel(),
+            attention::Gradients {
+                query: &mut dquery,
+                query_strides: Strides::length_first(query_heads, queries, head_width),
+                key: &mut dkey,
+                key_strides: Strides::length_first(key_value_heads, keys, head_width),
+                value: &mut dvalue,
+                value_strides: Strides::length_first(key_value_heads, keys, value_width),
+                bias: None,
+            },
+        );
+        let slopes = [
+            length_first(dquery, batch, query_heads, queries, head_width),
+            length_first(dkey, batch, key_value_heads, keys, head_width),
+            length_first(dvalue, batch, key_value_heads, keys, value_width),
+        ];
+        for (parent, slopes) in ops.parents.iter().zip(slopes) {
+            if let Some(parent) = parent {
+                gradients.register::<Flex>(parent.id, slopes);
+            }
+        }
+    }
+}
+
+/// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`.
+fn length_first(
+    numbers: Vec<f32>,
+    batch: usize,
+    heads: usize,
+    length: usize,
+    width: usize,
+) -> FlexTensor {
+    tensor(numbers, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
+}
+
+/// The tensor itself if the numbers of each row follow each other, otherwise a dense copy.
+fn rows_dense(x: &FlexTensor) -> FlexTensor {
+    let layout = x.layout();
+    let fits = layout.strides()[3] == 1 && layout.has_positive_strides();
+    if fits { x.clone() } else { dense(x) }
+}
+
+/// The rows of a tensor `[batch, heads, length, width]`.
+fn heads(x: &FlexTensor) -> Heads<'_> {
+    let strides = x.layout().strides();
+    let stride = |axis: usize| usize::try_from(strides[axis]).expect("strides are positive");
+    Heads {
+        data: &x.storage::<f32>()[x.layout().start_offset()..],
+        strides: Strides {
+            batch: stride(0),
+            head: stride(1),
+            row: stride(2),
+        },
+    }
+}
+
+fn shape(query: &FlexTensor, key: &FlexTensor, value: &FlexTensor) -> Shape {
+    let [query, key, value] = [query, key, value].map(|it| it.layout().shape());
+    Shape {
+        batch: query[0],
+        heads: query[1],
+        key_value_heads: key[1],
+        queries: query[2],
+        keys: key[2],
+        head_width: query[3],
+        value_width: value[3],
+    }
+}

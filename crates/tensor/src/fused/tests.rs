@@ -1,0 +1,164 @@
+//! Each kernel against the composed operation that it replaces: values, and the gradients of every input.
+
+use burn::tensor::{Device, Distribution, Int, Tensor};
+
+use crate::{
+    Activation, Mask, Purpose, Randomness, RotaryAngles, activate, attention, cross_entropy,
+    dropout, embedding, gated, layer_norm, linear, rms_norm, rotary,
+};
+
+thread_local! {
+    static COMPOSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Whether this thread is asked for the composed operations.
+pub(super) fn composed_only() -> bool {
+    COMPOSED.get()
+}
+
+fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
+}
+
+/// Runs `operation` on the same inputs with and without kernels, and compares the result and all gradients.
+fn check<const N: usize, const D: usize, const E: usize>(
+    name: &str,
+    shapes: [[usize; D]; N],
+    operation: impl Fn([Tensor<D>; N], &Device) -> Tensor<E>,
+) {
+    let device = Device::flex();
+    device.seed(7);
+    let inputs = shapes.map(|shape| random(shape, &device));
+    let run = |composed: bool| {
+        COMPOSED.set(composed);
+        let device = device.clone().autodiff();
+        let leaves = inputs
+            .clone()
+            .map(|input| Tensor::from_inner(input).require_grad());
+        let output = operation(leaves.clone(), &device);
+        // Weights that differ from number to number, so that no mistake cancels out.
+        let count = output.shape().num_elements();
+        let weights = Tensor::<1, Int>::arange(0..count as i64, &device).float();
+        let weights = (weights * 0.7).sin().reshape(output.dims());
+        let gradients = (output.clone() * weights).sum().backward();
+        COMPOSED.set(false);
+        let slopes = leaves.map(|leaf| leaf.grad(&gradients));
+        (output.inner(), slopes)
+    };
+    let ((fused, fused_slopes), (composed, composed_slopes)) = (run(false), run(true));
+    let close = |what: &str, a: Tensor<1>, b: Tensor<1>| {
+        let largest = b.clone().abs().max().into_scalar::<f32>().max(1.0);
+        let apart = (a - b).abs().max().into_scalar::<f32>() / largest;
+        assert!(apart < 2e-5, "{name}: {what} is {apart} apart");
+    };
+    let flat = |x: Tensor<D>| {
+        let count = x.shape().num_elements();
+        x.reshape([count])
+    };
+    let count = fused.shape().num_elements();
+    close("value", fused.reshape([count]), composed.reshape([count]));
+    for (i, (a, b)) in fused_slopes.into_iter().zip(composed_slopes).enumerate() {
+        let (Some(a), Some(b)) = (a, b) else {
+            panic!("{name}: input {i} has no gradient");
+        };
+        close(&format!("gradient {i}"), flat(a), flat(b));
+    }
+}
+
+fn row(x: Tensor<2>) -> Tensor<1> {
+    let width = x.dims()[1];
+    x.reshape([width])
+}
+
+#[test]
+fn linear_maps() {
+    check("linear", [[7, 5], [9, 5]], |[x, w], _| linear(x, w, None));
+    check(
+        "linear with bias",
+        [[7, 5], [9, 5], [1, 9]],
+        |[x, w, b], _| linear(x, w, Some(row(b))),
+    );
+    check("one row", [[1, 33], [65, 33], [1, 65]], |[x, w, b], _| {
+        linear(x, w, Some(row(b)))
+    });
+}
+
+#[test]
+fn norms() {
+    check("layer norm", [[6, 19], [1, 19], [1, 19]], |[x, w, b], _| {
+        layer_norm(x, row(w), Some(row(b)), 1e-5)
+    });
+    check(
+        "layer norm without shift",
+        [[6, 19], [1, 19]],
+        |[x, w], _| layer_norm(x, row(w), None, 1e-5),
+    );
+    check("rms norm", [[6, 19], [1, 19]], |[x, w], _| {
+        rms_norm(x, row(w), 1e-6)
+    });
+}
+
+#[test]
+fn activations() {
+    for kind in [
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Silu,
+    ] {
+        check(&format!("{kind:?}"), [[5, 13]], |[x], _| activate(kind, x));
+        check(
+            &format!("gated {kind:?}"),
+            [[5, 13], [5, 13]],
+            |[gate, up], _| gated(kind, gate, up),
+        );
+    }
+}
+
+#[test]
+fn attentions() {
+    let masks = [
+        ("none", Mask::none()),
+        ("causal", Mask::causal()),
+        ("padded", Mask::causal().with_keys(vec![0..5, 4..9])),
+    ];
+    for (name, mask) in masks {
+        check(
+            name,
+            [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
+            |[q, k, v], _| attention(q, k, v, &mask, 0.4, 0.0, None),
+        );
+        check(
+            &format!("{name} from projections"),
+            [[2, 9, 4, 6], [2, 9, 2, 6], [2, 9, 2, 6]],
+            |heads, _| {
+                let [q, k, v] = heads.map(|it| it.swap_dims(1, 2));
+                let randomness = &mut Randomness::new(Purpose::Dropout, 3, 4);
+                attention(q, k, v, &mask, 0.4, 0.3, Some(randomness)).swap_dims(1, 2)
+            },
+        );
+    }
+}
+
+#[test]
+fn the_rest() {
+    check("rotary", [[2, 3, 5, 8]], |[x], device| {
+        let positions = Tensor::<2, Int>::from_ints([[0, 1, 2, 3, 4], [7, 7, 8, 9, 30]], device);
+        rotary(x, &RotaryAngles::new(positions, 8, 100.0))
+    });
+    check("embedding", [[6, 4]], |[table], device| {
+        embedding(table, Tensor::from_ints([[0, 5, 5], [2, 0, 5]], device))
+    });
+    check("dropout", [[40, 50]], |[x], _| {
+        dropout(x, 0.2, Some(&mut Randomness::new(Purpose::Dropout, 1, 2)))
+    });
+    for smoothing in [0.0, 0.1] {
+        check("cross-entropy", [[5, 11]], |[logits], device| {
+            cross_entropy(
+                logits,
+                Tensor::from_ints([3, -100, 0, 10, 3], device),
+                smoothing,
+            )
+        });
+    }
+}

@@ -1,0 +1,34 @@
+//! Several passes whose gradients are averaged are one large batch.
+
+use std::path::PathBuf;
+
+use attentive_model::checkpoint;
+use attentive_model::{Purpose, Randomness};
+use attentive_training::{Gradients, ObjectiveConfig};
+use burn::tensor::Device;
+
+#[test]
+fn accumulated_passes_equal_one_large_batch() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/gpt2");
+    let device = Device::flex().autodiff();
+    let (model, _) = checkpoint::load(&folder, &device).unwrap();
+    let ids: Vec<u32> = (0..4 * 9).map(|i| i * i % 97).collect();
+    let windows: Vec<&[u32]> = ids.chunks(9).collect();
+    let objective = ObjectiveConfig::default();
+    let pass = |windows: &[&[u32]]| {
+        let batch = objective.prepare(windows, &device);
+        let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
+        let loss = objective.loss(&model, batch, &mut randomness);
+        let gradients = Gradients::of(&loss, &model);
+        (loss.into_scalar::<f32>(), gradients)
+    };
+    let (loss, whole) = pass(&windows);
+    let (first_loss, first) = pass(&windows[..2]);
+    let (second_loss, second) = pass(&windows[2..]);
+    assert!(((first_loss + second_loss) / 2.0 - loss).abs() < 1e-5);
+    let norm = whole.norm();
+    let gap = whole
+        .plus(first.plus(second).scaled(0.5).scaled(-1.0))
+        .norm();
+    assert!(gap < 1e-5 * norm, "{gap} of {norm}");
+}

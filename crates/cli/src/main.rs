@@ -15,6 +15,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Every step of a training run asks for the same large buffers again. The system's allocator gives them back to the kernel
+/// in between and pays for fresh pages each time; this one keeps them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
     // What is still in the buffer may fail to be written, which would otherwise go unnoticed.

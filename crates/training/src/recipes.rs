@@ -18,8 +18,8 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../../recipes/stories.toml"),
     },
     BuiltIn {
-        name: "stories-llama",
-        text: include_str!("../../../recipes/stories-llama.toml"),
+        name: "stories-gpt2",
+        text: include_str!("../../../recipes/stories-gpt2.toml"),
     },
     BuiltIn {
         name: "shakespeare-char",

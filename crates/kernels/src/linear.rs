@@ -147,7 +147,8 @@ fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions
         input,
         output,
     } = shape;
-    if rows == 0 || output == 0 {
+    if rows == 0 || output == 0 || input == 0 {
+        y.fill(0.0);
         return;
     }
     let target = Rows {
@@ -191,7 +192,7 @@ impl WithSimd for Dots<'_> {
         let input = self.shape.input;
         for row in 0..self.shape.rows {
             let x = &self.x[row * input..(row + 1) * input];
-            let count = self.weight.len().checked_div(input).unwrap_or(0);
+            let count = self.weight.len() / input;
             // SAFETY: this task alone writes to these outputs.
             let out = unsafe { self.target.piece(row, self.first, count) };
             for (out, weight) in out.iter_mut().zip(self.weight.chunks_exact(input)) {

@@ -1,6 +1,6 @@
 //! Model folders in Hugging Face's layout: `config.json`, `model.safetensors`, `generation_config.json`.
 //!
-//! A [`Format`] is a config reader, a config writer and a table of tensor names; both directions come from the one
+//! A `Format` is a config reader, a config writer and a table of tensor names; both directions come from the one
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
 //! saved under `model_type: "attentive"` with our own settings and names.
 

@@ -1,4 +1,7 @@
-//! Tasks of the workspace: `cargo xtask check` before a commit, `cargo xtask goldens` to remake the fixtures.
+//! Tasks of the workspace: `cargo xtask check` before a commit, `bench` before a claim of speed, `goldens` to remake the
+//! fixtures.
+
+mod bench;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -8,11 +11,14 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask TASK
   check     formatting, clippy, all tests, documentation, and that the crates' arrows are those of ARCHITECTURE.md
+  bench     [WORK…] [--rounds N] [--json FILE]: us and PyTorch interleaved (same venv), with the machine's limits
   goldens   remake fixtures/ with PyTorch and transformers (makes reference/.venv from PyPI; needs python3)";
 
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1).unwrap_or_default();
-    let done = match task.as_str() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let task = arguments.first().map_or("", String::as_str);
+    let done = match task {
+        "bench" => bench::run(&arguments[1..]),
         "check" => check(),
         "goldens" => goldens(),
         _ => {
@@ -39,10 +45,15 @@ fn check() -> Result<()> {
 }
 
 fn goldens() -> Result<()> {
+    run(Command::new(python()?).arg(root().join("reference/goldens.py")))
+}
+
+/// Python with PyTorch and transformers, in an environment of the project's own.
+fn python() -> Result<PathBuf> {
     let reference = root().join("reference");
     let environment = reference.join(".venv");
     let python = environment.join("bin").join("python");
-    if !python.exists() {
+    if !environment.join("ready").exists() {
         println!(
             "making {} with PyTorch and transformers from PyPI",
             environment.display()
@@ -54,8 +65,9 @@ fn goldens() -> Result<()> {
         run(Command::new(&python)
             .args(["-m", "pip", "install", "--quiet", "--requirement"])
             .arg(requirements))?;
+        std::fs::write(environment.join("ready"), "")?;
     }
-    run(Command::new(python).arg(reference.join("goldens.py")))
+    Ok(python)
 }
 
 fn cargo(arguments: &[&str]) -> Result<()> {

@@ -14,6 +14,7 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 pub mod gemm;
+pub mod limits;
 pub mod linear;
 mod micro;
 pub mod norms;

@@ -1,0 +1,94 @@
+//! Our side of the benchmarks: `bench WORK…` prints one line of JSON per measurement, as `reference/torch_peer.py` does.
+//!
+//! `cargo xtask bench` runs both, each work item in a process of its own, so that the peak of memory is that of the work.
+
+mod limits;
+mod models;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use attentive::model::Mask;
+use attentive::tensor::{Device, Tensor, attention};
+use burn::tensor::Distribution;
+use serde_json::json;
+
+/// As in the program: buffers of a step are kept for the next.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    for work in std::env::args().skip(1) {
+        match work.as_str() {
+            "limits" => limits::measure(),
+            "train_gpt" => models::train(&work, [6, 384, 6, 256, 8], 8),
+            "train_tiny" => models::train(&work, [4, 128, 4, 64, 12], 60),
+            "prefill" => models::prefill(&work),
+            "decode" => models::decode(&work),
+            "encoder" => models::encoder(&work),
+            other => match other
+                .strip_prefix("attention_")
+                .and_then(|n| n.parse().ok())
+            {
+                Some(length) => attentions(&work, length),
+                None => {
+                    eprintln!("unknown work item {work}");
+                    return ExitCode::from(2);
+                }
+            },
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs `step` a few times unmeasured, then measured, and prints the least and the middle time, divided by `scale`.
+fn report(work: &str, repeats: usize, warm: usize, scale: f64, mut step: impl FnMut()) {
+    for _ in 0..warm {
+        step();
+    }
+    let mut times: Vec<f64> = (0..repeats)
+        .map(|_| {
+            let started = Instant::now();
+            step();
+            started.elapsed().as_secs_f64() * 1e3 / scale
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let line = json!({
+        "work": work, "min_ms": times[0], "median_ms": times[times.len() / 2], "peak_mb": peak_megabytes(),
+    });
+    println!("{line}");
+}
+
+/// The largest memory of this process so far; zero where the system does not tell.
+fn peak_megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) / 1024
+}
+
+/// Causal attention of 12 heads of width 64, forward and both ways.
+fn attentions(work: &str, length: usize) {
+    let device = Device::flex();
+    let heads =
+        || Tensor::<4>::random([1, 12, length, 64], Distribution::Normal(0.0, 1.0), &device);
+    let inputs = [heads(), heads(), heads()];
+    let upstream = heads();
+    let repeats = if length < 9000 { 5 } else { 2 };
+    let mask = Mask::causal();
+    let attend = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &mask, 0.125, 0.0, None);
+    report(&format!("{work}_forward"), repeats, 1, 1.0, || {
+        attend(inputs.clone());
+    });
+    report(&format!("{work}_both"), repeats, 1, 1.0, || {
+        let leaves = inputs
+            .clone()
+            .map(|it| Tensor::from_inner(it).require_grad());
+        let output = attend(leaves.clone()) * Tensor::from_inner(upstream.clone());
+        let gradients = output.sum().backward();
+        for leaf in leaves {
+            leaf.grad(&gradients).expect("every input has a gradient");
+        }
+    });
+}

@@ -1,0 +1,122 @@
+//! Whole models: training steps, prefill, decoding, an encoder.
+
+use attentive::generation::Session;
+use attentive::model::{
+    Block, Initializer, LanguageModel, Mask, ModelConfig, Norm, NormConfig, Pass, Purpose,
+    Randomness,
+};
+use attentive::tensor::{Device, Int, Tensor, TensorData, embedding};
+use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
+
+use crate::report;
+
+/// A GPT with exact GELU, biases and a head of its own, as the peer builds it.
+fn gpt(layers: usize, width: usize, heads: usize, length: usize, vocabulary: usize) -> ModelConfig {
+    let hidden = 4 * width;
+    let words = serde_json::json!({
+        "vocabulary": vocabulary, "length": length, "width": width, "head": "separate",
+        "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
+        "blocks": [{
+            "repeat": layers, "norm": { "kind": "layer" },
+            "attention": { "kind": "full", "heads": heads, "bias": true, "output_bias": true },
+            "feed_forward": { "kind": "plain", "hidden_width": hidden, "activation": "gelu" }
+        }]
+    });
+    serde_json::from_value(words).expect("the settings are right")
+}
+
+/// Ids without a pattern.
+fn ids(count: usize, vocabulary: usize) -> Vec<u32> {
+    (0..count)
+        .map(|i| (i * 7919 % 104_729 % vocabulary) as u32)
+        .collect()
+}
+
+fn matrix(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
+    let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+    Tensor::from_data(TensorData::new(numbers, [rows, ids.len() / rows]), device)
+}
+
+/// Training steps with AdamW, of `[layers, width, heads, length, batch]`.
+pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repeats: usize) {
+    let device = Device::flex().autodiff();
+    let config = gpt(layers, width, heads, length, 65);
+    let mut model = Some(LanguageModel::new(&config, 0, &device).expect("the settings are right"));
+    let mut optimizer = AdamW::new(&AdamWConfig {
+        learning_rate: 1e-3,
+        decay: 0.1,
+        beta1: 0.9,
+        beta2: 0.999,
+        epsilon: 1e-8,
+        clip: f64::MAX,
+    });
+    let ids = ids(batch * (length + 1), 65);
+    let windows: Vec<&[u32]> = ids.chunks(length + 1).collect();
+    let objective = ObjectiveConfig::default();
+    report(work, repeats, 2, 1.0, || {
+        let current = model.take().expect("there is a model between steps");
+        let prepared = objective.prepare(&windows, &device);
+        let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
+        let loss = objective.loss(&current, prepared, &mut randomness);
+        let gradients = Gradients::of(&loss, &current);
+        model = Some(optimizer.update(current, gradients, 1.0));
+        loss.into_scalar::<f32>();
+    });
+}
+
+fn gpt2_small() -> LanguageModel {
+    let config = gpt(12, 768, 12, 1024, 50257);
+    LanguageModel::new(&config, 0, &Device::flex()).expect("the settings are right")
+}
+
+/// 512 tokens at once, with the cache and the last token's logits.
+pub fn prefill(work: &str) {
+    let model = gpt2_small();
+    let prompt = ids(512, 50257);
+    report(work, 5, 1, 1.0, || {
+        Session::new(&model).read(&prompt);
+    });
+}
+
+/// One token at a time after 512, per token.
+pub fn decode(work: &str) {
+    let model = gpt2_small();
+    let mut session = Session::new(&model);
+    session.read(&ids(512, 50257));
+    report(work, 5, 1, 32.0, || {
+        for _ in 0..32 {
+            session.read(&[1]);
+        }
+    });
+}
+
+/// Hidden states of 32 sequences of 128 tokens, every position seeing all.
+pub fn encoder(work: &str) {
+    let device = Device::flex();
+    let config = gpt(6, 384, 12, 512, 30522);
+    let initial = &mut Initializer::new(0, &device);
+    let table = initial.normal([30522, 384], 0.02);
+    let places = initial.normal([512, 384], 0.02);
+    let blocks: Vec<Block> = config
+        .layer_blocks()
+        .map(|block| Block::new(block, &config, initial))
+        .collect();
+    let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initial);
+    let ids = matrix(&ids(32 * 128, 30522), 32, &device);
+    let positions = Tensor::<1, Int>::arange(0..128, &device).reshape([1, 128]);
+    report(work, 8, 2, 1.0, || {
+        let mut pass = Pass {
+            mask: Mask::none(),
+            rotary: None,
+            cache: None,
+            observer: None,
+            randomness: None,
+        };
+        let mut x =
+            embedding(table.val(), ids.clone()) + embedding(places.val(), positions.clone());
+        for (layer, block) in blocks.iter().enumerate() {
+            x = block.forward(x, layer, &mut pass);
+        }
+        norm.forward(x);
+    });
+}

@@ -1,0 +1,268 @@
+//! `cargo xtask bench`: us and PyTorch, interleaved, each work item in a process of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::{cargo, python, root};
+
+/// Every work item, and its floating-point operations or bytes read, where a limit can be told.
+const WORK: &[&str] = &[
+    "train_gpt",
+    "train_tiny",
+    "attention_1024",
+    "attention_4096",
+    "attention_16384",
+    "prefill",
+    "decode",
+    "encoder",
+];
+
+/// What a run measured: least and middle time in milliseconds, peak memory in megabytes.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    least: f64,
+    middle: f64,
+    peak: f64,
+}
+
+/// `cargo xtask bench [WORK…] [--rounds N] [--json FILE]`
+pub fn run(arguments: &[String]) -> Result<()> {
+    let Arguments {
+        work,
+        rounds,
+        json_path,
+    } = parse(arguments)?;
+    cargo(&["build", "--release", "--package", "bench"])?;
+    let ours = root().join("target/release/bench");
+    let peer = python().map(|python| (python, root().join("reference/torch_peer.py")));
+    if let Err(error) = &peer {
+        println!("without PyTorch, because {error:#}; measuring us alone");
+    }
+    let limits = limits(&ours)?;
+    let mut table = Table::default();
+    for work in &work {
+        for round in 0..rounds {
+            println!("{work}, round {} of {rounds}", round + 1);
+            table.add(Side::Ours, lines(Command::new(&ours).arg(work))?);
+            if let Ok((python, script)) = &peer {
+                table.add(
+                    Side::Peer,
+                    lines(Command::new(python).arg(script).arg(work))?,
+                );
+            }
+        }
+    }
+    table.print(&limits);
+    if let Some(path) = json_path {
+        std::fs::write(&path, table.json(&limits).to_string())
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+struct Arguments {
+    work: Vec<String>,
+    rounds: usize,
+    json_path: Option<PathBuf>,
+}
+
+fn parse(arguments: &[String]) -> Result<Arguments> {
+    let mut parsed = Arguments {
+        work: Vec::new(),
+        rounds: 3,
+        json_path: None,
+    };
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--rounds" => {
+                let value = rest.next().context("--rounds needs a number")?;
+                parsed.rounds = value
+                    .parse()
+                    .ok()
+                    .filter(|rounds| *rounds > 0)
+                    .with_context(|| {
+                        format!("--rounds: {value} is not a number of rounds; use 1 or more")
+                    })?;
+            }
+            "--json" => parsed.json_path = Some(rest.next().context("--json needs a file")?.into()),
+            name if WORK.contains(&name) => parsed.work.push(name.to_owned()),
+            name => bail!(
+                "there is no work item `{name}`; the items are {}",
+                WORK.join(", ")
+            ),
+        }
+    }
+    if parsed.work.is_empty() {
+        parsed.work = WORK.iter().map(|it| (*it).to_owned()).collect();
+    }
+    Ok(parsed)
+}
+
+/// The lines of JSON that a process prints.
+fn lines(command: &mut Command) -> Result<Vec<Value>> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!(
+            "{command:?} failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(serde_json::from_str);
+    lines
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("{command:?} printed no JSON"))
+}
+
+/// The machine's peaks.
+struct Limits {
+    operations_per_second: f64,
+    bytes_per_second: f64,
+}
+
+fn limits(ours: &Path) -> Result<Limits> {
+    let line = lines(Command::new(ours).arg("limits"))?.remove(0);
+    let number = |key: &str| {
+        line[key]
+            .as_f64()
+            .with_context(|| format!("limits lack {key}"))
+    };
+    let limits = Limits {
+        operations_per_second: number("operations_per_second")?,
+        bytes_per_second: number("bytes_per_second")?,
+    };
+    println!(
+        "this machine: {:.0} GFLOP/s, {:.1} GB/s read",
+        limits.operations_per_second / 1e9,
+        limits.bytes_per_second / 1e9
+    );
+    Ok(limits)
+}
+
+impl Limits {
+    /// The least time a measurement could take, in milliseconds; none where no limit is known.
+    fn least_milliseconds(&self, work: &str) -> Option<f64> {
+        // Multiplications and additions of the products, in 10^9; causal attention meets half of the pairs.
+        let gpt = |layers: f64, width: f64, length: f64, tokens: f64, head: f64| {
+            let weights = 24.0 * width * width * layers + 2.0 * width * head;
+            let attention = 2.0 * width * length * layers;
+            tokens * (weights + attention)
+        };
+        let attention = |length: f64| 2.0 * 12.0 * 64.0 * length * length;
+        let operations = match work {
+            "train_gpt" => 3.0 * gpt(6.0, 384.0, 256.0, 2048.0, 65.0),
+            "train_tiny" => 3.0 * gpt(4.0, 128.0, 64.0, 768.0, 65.0),
+            "prefill" => gpt(12.0, 768.0, 512.0, 512.0, 0.0) + 2.0 * 768.0 * 50257.0,
+            // Every position sees all: twice the pairs.
+            "encoder" => gpt(6.0, 384.0, 2.0 * 128.0, 4096.0, 0.0),
+            "decode" => {
+                let weights = 12.0 * 12.0 * 768.0 * 768.0 + 768.0 * 50257.0;
+                return Some(4.0 * weights / self.bytes_per_second * 1e3);
+            }
+            other => {
+                let (length, kind) = other.strip_prefix("attention_")?.split_once('_')?;
+                let passes = if kind == "both" { 3.5 } else { 1.0 };
+                passes * attention(length.parse().ok()?)
+            }
+        };
+        Some(operations / self.operations_per_second * 1e3)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Ours,
+    Peer,
+}
+
+/// All measurements, by work and side.
+#[derive(Default)]
+struct Table(BTreeMap<(String, Side), Measured>);
+
+impl Table {
+    fn add(&mut self, side: Side, lines: Vec<Value>) {
+        for line in lines {
+            let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+            let work = line["work"].as_str().unwrap_or_default().to_owned();
+            let new = Measured {
+                least: number("min_ms"),
+                middle: number("median_ms"),
+                peak: number("peak_mb"),
+            };
+            let held = self.0.entry((work, side)).or_insert(new);
+            held.least = held.least.min(new.least);
+            held.middle = held.middle.min(new.middle);
+            held.peak = held.peak.min(new.peak);
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&str, Measured, Option<Measured>)> {
+        self.0
+            .iter()
+            .filter(|((_, side), _)| *side == Side::Ours)
+            .map(|((work, _), ours)| {
+                let peer = self.0.get(&(work.clone(), Side::Peer)).copied();
+                (work.as_str(), *ours, peer)
+            })
+    }
+
+    fn print(&self, limits: &Limits) {
+        println!(
+            "\n| {:24} | {:>9} | {:>9} | {:>9} | {:>6} | {:>7} | {:>7} | {:>8} | {:>10} |",
+            "work",
+            "least ms",
+            "middle",
+            "PyTorch",
+            "ratio",
+            "MB",
+            "PyTorch",
+            "of limit",
+            "PyTorch's"
+        );
+        println!("|{}", "---|".repeat(9));
+        for (work, ours, peer) in self.rows() {
+            let share = |time: f64| {
+                limits
+                    .least_milliseconds(work)
+                    .map_or(f64::NAN, |least| least / time)
+            };
+            let (time, peak, ratio, peer_share) = match peer {
+                Some(peer) => (
+                    peer.least,
+                    peer.peak,
+                    ours.least / peer.least,
+                    share(peer.least),
+                ),
+                None => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
+            };
+            println!(
+                "| {work:24} | {:9.2} | {:9.2} | {time:9.2} | {ratio:6.2} | {:7.0} | {peak:7.0} | {:7.0}% | {:9.0}% |",
+                ours.least,
+                ours.middle,
+                ours.peak,
+                100.0 * share(ours.least),
+                100.0 * peer_share,
+            );
+        }
+    }
+
+    fn json(&self, limits: &Limits) -> Value {
+        let rows = self.rows().map(|(work, ours, peer)| {
+            json!({
+                "work": work,
+                "ours_min_ms": ours.least,
+                "peer_min_ms": peer.map(|it| it.least),
+                "ratio": peer.map(|it| ours.least / it.least),
+                "ours_peak_mb": ours.peak,
+                "peer_peak_mb": peer.map(|it| it.peak),
+                "share_of_limit": limits.least_milliseconds(work).map(|least| least / ours.least),
+            })
+        });
+        Value::Array(rows.collect())
+    }
+}

@@ -5,6 +5,7 @@
 mod arguments;
 mod commands;
 mod failure;
+mod input;
 mod output;
 mod plot;
 mod progress;

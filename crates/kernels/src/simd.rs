@@ -53,25 +53,8 @@ pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
-    // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
-    let shifter = splat(12_582_912.0);
     let clamped = simd.max_f32s(simd.min_f32s(x, splat(88.722_84)), splat(-87.336_55));
-    let shifted = simd.mul_add_f32s(clamped, splat(std::f32::consts::LOG2_E), shifter);
-    let whole = simd.sub_f32s(shifted, shifter);
-    let rest = simd.mul_add_f32s(whole, splat(-0.693_359_4), clamped);
-    let rest = simd.mul_add_f32s(whole, splat(2.121_944_4e-4), rest);
-    let mut series = splat(1.987_569_1e-4);
-    for coefficient in [
-        1.398_199_9e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
-        5e-1,
-    ] {
-        series = simd.mul_add_f32s(series, rest, splat(coefficient));
-    }
-    let square = simd.mul_f32s(rest, rest);
-    let fraction = simd.mul_add_f32s(series, square, simd.add_f32s(rest, splat(1.0)));
+    let (fraction, shifted) = fraction_and_exponent(simd, clamped);
     // The power of two is made as a product of two, because for the largest results it does not fit into one.
     let bits = simd.transmute_u32s_f32s(shifted);
     let integer = simd.sub_u32s(bits, simd.splat_u32s(0x4B40_0000));
@@ -91,13 +74,11 @@ pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(number, result, x)
 }
 
-/// `e^x` in each lane for `x` that are not above zero, at half the cost of [`exp`].
-///
-/// What softmax and sigmoid need: there is nothing to overflow, so one power of two is enough, and no clamping keeps NaN
-/// from passing. Correct up to 88.
+/// The two factors of `e^x`: a number near one, and the exponent of a power of two in the low bits of the second.
 #[inline(always)]
-pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+fn fraction_and_exponent<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let splat = |value: f32| simd.splat_f32s(value);
+    // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
     let shifter = splat(12_582_912.0);
     let shifted = simd.mul_add_f32s(x, splat(std::f32::consts::LOG2_E), shifter);
     let whole = simd.sub_f32s(shifted, shifter);
@@ -115,6 +96,17 @@ pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     }
     let square = simd.mul_f32s(rest, rest);
     let fraction = simd.mul_add_f32s(series, square, simd.add_f32s(rest, splat(1.0)));
+    (fraction, shifted)
+}
+
+/// `e^x` in each lane for `x` that are not above zero, at half the cost of [`exp`].
+///
+/// What softmax and sigmoid need: there is nothing to overflow, so one power of two is enough, and no clamping keeps NaN
+/// from passing. Correct up to 88.
+#[inline(always)]
+pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    let (fraction, shifted) = fraction_and_exponent(simd, x);
     // The shift leaves nothing of the shifter's own bits.
     let bits = simd.transmute_u32s_f32s(shifted);
     let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));

@@ -5,7 +5,7 @@ use burn::tensor::{Int, Tensor, activation::log_softmax};
 use crate::fused;
 
 /// A target that takes no part in the loss, as PyTorch and Hugging Face mark it.
-pub const IGNORED_TARGET: i64 = -100;
+pub const IGNORED_TARGET: i64 = attentive_kernels::cross_entropy::IGNORED;
 
 /// Mean cross-entropy in nats, over the targets that are not ignored (zero where all are), of `logits` `[rows, vocabulary]` against `targets` `[rows]`.
 ///

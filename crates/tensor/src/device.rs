@@ -18,7 +18,7 @@ pub enum DeviceError {
         name: String,
     },
     /// The backend is built in but finds no such hardware.
-    #[error("device `{name}` is built in, but this machine has no such device; use `--device cpu`")]
+    #[error("device `{name}` is built in, but this machine has no such device; use `cpu`")]
     Absent {
         /// What was asked for.
         name: String,

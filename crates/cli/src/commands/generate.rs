@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::arguments::Generate;
 use crate::failure::Usage;
+use crate::input::utf8;
 
 /// Continues a text, streaming it.
 pub fn run(arguments: Generate) -> Result<ExitCode> {
@@ -153,16 +154,6 @@ fn prompt_text(arguments: &Generate) -> Result<String> {
     let length = text.trim_end_matches(['\r', '\n']).len();
     text.truncate(length);
     Ok(text)
-}
-
-/// Bytes as text; the error says where they are none.
-pub fn utf8(place: &str, bytes: Vec<u8>) -> Result<String, Usage> {
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        Usage(format!(
-            "{place} is not UTF-8 text (the first wrong byte is at offset {offset}); convert it to UTF-8"
-        ))
-    })
 }
 
 fn another_seed() -> u64 {

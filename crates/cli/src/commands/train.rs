@@ -13,9 +13,9 @@ use attentive::training::{
 use serde_json::{Value, json};
 
 use crate::arguments::Train;
-use crate::commands::generate::utf8;
 use crate::commands::recipes::no_such_recipe;
 use crate::failure::Usage;
+use crate::input::utf8;
 use crate::output::{note, quoted};
 use crate::plot::LossPlot;
 use crate::progress::{Bar, JsonLines, PlainLines};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use attentive::model::Mask;
-use attentive::tensor::{Device, Tensor, attention};
+use attentive::tensor::{Device, Scores, Tensor, attention};
 use burn::tensor::Distribution;
 use serde_json::json;
 
@@ -76,8 +76,8 @@ fn attentions(work: &str, length: usize) {
     let inputs = [heads(), heads(), heads()];
     let upstream = heads();
     let repeats = if length < 9000 { 5 } else { 2 };
-    let mask = Mask::causal();
-    let attend = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &mask, 0.125, 0.0, None);
+    let scores = Scores::new(Mask::causal(), 0.125);
+    let attend = |[q, k, v]: [Tensor<4>; 3]| attention(q, k, v, &scores, 0.0, None);
     report(&format!("{work}_forward"), repeats, 1, 1.0, || {
         attend(inputs.clone());
     });

@@ -5,7 +5,7 @@ use attentive::model::{
     Block, Initializer, LanguageModel, Mask, ModelConfig, Norm, NormConfig, Pass, Purpose,
     Randomness,
 };
-use attentive::tensor::{Device, Int, Tensor, TensorData, embedding};
+use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
 
 use crate::report;
@@ -103,7 +103,9 @@ pub fn encoder(work: &str) {
         .collect();
     let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initial);
     let ids = matrix(&ids(32 * 128, 30522), 32, &device);
-    let positions = Tensor::<1, Int>::arange(0..128, &device).reshape([1, 128]);
+    let positions = Tensor::<1, Int>::arange(0..128, &device)
+        .reshape([1, 128])
+        .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
         let mut pass = Pass {
             mask: Mask::none(),
@@ -112,8 +114,10 @@ pub fn encoder(work: &str) {
             observer: None,
             randomness: None,
         };
-        let mut x =
-            embedding(table.val(), ids.clone()) + embedding(places.val(), positions.clone());
+        let mut x = add(
+            embedding(table.val(), ids.clone()),
+            embedding(places.val(), positions.clone()),
+        );
         for (layer, block) in blocks.iter().enumerate() {
             x = block.forward(x, layer, &mut pass);
         }

@@ -1,31 +1,34 @@
 //! Matrix products: packed panels, blocks that fit the caches, and work on the result while it is still in cache.
 //!
 //! ```text
-//!            columns of B, in panels of 16          KC rows of B are packed at a time, by all threads together;
-//!          ┌────┬────┬────┬────┐                    then each thread takes blocks of MC rows of A, packs them in
-//!   A      │    │    │    │    │ KC                 panels of 6 rows, and runs the tile over all pairs of panels.
-//! ┌──┬──┐  └────┴────┴────┴────┘                    A panel of B stays in the first cache, the block of A in the
-//! │MC│  │  ┌────┬────┬────┬────┐                    second, and all of packed B in the third.
-//! ├──┼──┤  │ C: finished after the last KC │
+//!            columns of B, in panels of 16          C is cut into a grid of pieces, one task each, so that nobody waits
+//!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
+//!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
+//! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache, MC rows of A in the second, and packed B in
+//! │MC│  │  ┌────┬────┬────┬────┐                    the third. A is read in place where its rows follow each other,
+//! ├──┼──┤  │ C: finished after the last KC │        and otherwise packed in panels of 6 rows.
 //! ```
 //!
-//! After Goto and van de Geijn 2008.
+//! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::micro::{self, Onto, View};
+use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 use crate::threads;
 
-/// Rows of A that are packed at a time, a multiple of the tile's.
-const MC: usize = 96;
-/// Depth of a packed block: a panel of B of this depth fills half of the first cache.
-const KC: usize = 256;
+/// Rows of A that meet a block of B at a time, a multiple of the tile's.
+const MC: usize = 192;
+/// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
+const KC: usize = 384;
 /// Columns of B that are packed at a time, a multiple of every tile's.
-const NC: usize = 4096;
+const NC: usize = 2048;
+/// Columns that are finished at a time: with MC rows they still are in the second cache.
+const STRIP: usize = 256;
 
 /// A matrix to read: rows and columns anywhere in a slice.
 #[derive(Clone, Copy, Debug)]
@@ -112,158 +115,253 @@ pub fn gemm(
     }
     let instructions = simd::instructions();
     let panel = simd::run(instructions, PanelWidth);
+    let grid = Grid::new(rows, columns, depth, panel);
     let target = Target {
         start: c.as_mut_ptr(),
         columns,
     };
-    with_scratch(
-        &PACKED_B,
-        KC.min(depth) * NC.min(columns).next_multiple_of(panel),
-        |packed_b| {
-            for first_column in (0..columns).step_by(NC) {
-                let width = NC.min(columns - first_column);
-                for first_depth in (0..depth).step_by(KC) {
-                    let block = Block {
-                        instructions,
-                        panel,
-                        depth: KC.min(depth - first_depth),
-                        first_depth,
-                        first_column,
-                        width,
-                        onto: if first_depth == 0 { onto } else { Onto::Add },
-                        last: first_depth + KC >= depth,
-                    };
-                    block.pack_b(b, packed_b);
-                    block.multiply(a, packed_b, target, &finish);
-                }
-            }
-        },
-    );
+    threads::each(grid.pieces(), |piece| {
+        let piece = Piece {
+            instructions,
+            panel,
+            a,
+            b,
+            onto,
+            rows: grid.rows(piece),
+            columns: grid.columns(piece),
+            target,
+        };
+        piece.multiply(&finish);
+    });
 }
 
-/// Where C is. Threads write to disjoint rows of it.
+/// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    size: [usize; 2],
+    piece: [usize; 2],
+    across: usize,
+    down: usize,
+}
+
+impl Grid {
+    fn new(rows: usize, columns: usize, depth: usize, panel: usize) -> Self {
+        let of = |down: usize, across: usize| {
+            let piece = [
+                rows.div_ceil(down).next_multiple_of(micro::ROWS),
+                columns.div_ceil(across).next_multiple_of(panel),
+            ];
+            Self {
+                size: [rows, columns],
+                piece,
+                down: rows.div_ceil(piece[0]),
+                across: columns.div_ceil(piece[1]),
+            }
+        };
+        let threads = threads::count();
+        // A piece should be worth the trouble. Very large products get two per thread, so that a thread that is held up
+        // does not hold up all.
+        let most = rows * columns * depth >> 16;
+        let wanted = if most >= threads << 14 {
+            2 * threads
+        } else {
+            threads.min(most)
+        };
+        let grids = (1..=wanted.max(1)).map(|down| of(down, wanted.div_ceil(down).max(1)));
+        grids
+            .min_by_key(|grid| grid.cost(threads))
+            .expect("there is at least one grid")
+    }
+
+    /// An estimate of time: the tiles of the thread with most pieces, and what its pieces pack.
+    fn cost(&self, threads: usize) -> usize {
+        let [rows, columns] = self.piece;
+        // In sixteenths of a cycle per unit of depth: a vector of products, and a packed number, take half a cycle.
+        let piece = rows * columns + 8 * (rows + columns);
+        self.pieces().div_ceil(threads) * piece
+    }
+
+    fn pieces(&self) -> usize {
+        self.across * self.down
+    }
+
+    fn rows(&self, piece: usize) -> Range<usize> {
+        let first = piece / self.across * self.piece[0];
+        first..self.size[0].min(first + self.piece[0])
+    }
+
+    fn columns(&self, piece: usize) -> Range<usize> {
+        let first = piece % self.across * self.piece[1];
+        first..self.size[1].min(first + self.piece[1])
+    }
+}
+
+/// Where C is. Tasks write to disjoint pieces of it.
 #[derive(Clone, Copy)]
 struct Target {
     start: *mut f32,
     columns: usize,
 }
 
-// SAFETY: each task writes only to its own rows.
+// SAFETY: each task writes only to its own piece.
 unsafe impl Send for Target {}
 // SAFETY: as above; the pointer itself is only read.
 unsafe impl Sync for Target {}
 
-/// One packed block of B and what it is multiplied with.
-#[derive(Clone, Copy)]
-struct Block {
+impl Target {
+    /// # Safety
+    /// The element must lie inside C.
+    #[inline(always)]
+    unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.start.add(row * self.columns + column) }
+    }
+}
+
+/// The work of one task: some rows of A by some columns of B.
+struct Piece<'a> {
     instructions: Instructions,
     /// Columns of a panel.
     panel: usize,
-    depth: usize,
-    first_depth: usize,
-    first_column: usize,
-    width: usize,
+    a: Matrix<'a>,
+    b: Matrix<'a>,
     onto: Onto,
-    /// Whether C is finished after this block.
-    last: bool,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    target: Target,
 }
 
-impl Block {
-    /// Packs the block into panels of `panel` columns, row after row; missing columns are zeros.
-    fn pack_b(self, b: Matrix, packed: &mut [f32]) {
-        let size = self.panel * self.depth;
-        let used = &mut packed[..self.width.div_ceil(self.panel) * size];
-        let pack = |(index, out): (usize, &mut [f32])| {
-            let column = index * self.panel;
-            let width = self.panel.min(self.width - column);
-            let view = b.view(self.first_depth, self.first_column + column);
-            // SAFETY: the view starts inside `b` and the piece does not reach beyond its rows and columns.
-            unsafe { pack(view, self.depth, width, self.panel, out) };
-        };
-        if used.len() < threads::GRAIN {
-            used.chunks_mut(size).enumerate().for_each(pack);
-        } else {
-            used.par_chunks_mut(size).enumerate().for_each(pack);
-        }
-    }
-
-    fn multiply(
-        self,
-        a: Matrix,
-        packed_b: &[f32],
-        target: Target,
-        finish: &(impl Fn(usize, usize, &mut [f32]) + Sync),
-    ) {
-        // Enough blocks for every thread to have work until the end, whole tiles each.
-        let share = a
-            .rows
-            .div_ceil(2 * threads::count())
-            .next_multiple_of(micro::ROWS);
-        let step = share.min(MC);
-        let task = |index: usize| {
-            let first_row = index * step;
-            let rows = step.min(a.rows - first_row);
-            self.multiply_rows(a, first_row, rows, packed_b, target);
-            if self.last {
-                for row in first_row..first_row + rows {
-                    // SAFETY: this task alone writes to these rows, and the piece lies inside row `row`.
-                    let values = unsafe {
-                        let start = target.start.add(row * target.columns + self.first_column);
-                        std::slice::from_raw_parts_mut(start, self.width)
-                    };
-                    finish(row, self.first_column, values);
+impl Piece<'_> {
+    fn multiply(&self, finish: &impl Fn(usize, usize, &mut [f32])) {
+        let depth = self.a.columns;
+        // Equal blocks: a thin last one would read and write all of C for little.
+        let deep = depth.div_ceil(depth.div_ceil(KC));
+        let wide = NC.min(self.columns.len()).next_multiple_of(self.panel);
+        let packs_a = self.a.column_stride != 1;
+        let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
+        let size_of_a = if packs_a { deep * tall } else { 0 };
+        with_scratch(&PACKED, deep * wide + size_of_a, |packed| {
+            let (packed_b, packed_a) = packed.split_at_mut(deep * wide);
+            for columns in cut(self.columns.clone(), NC) {
+                for depths in cut(0..depth, deep) {
+                    self.pack_b(depths.clone(), columns.clone(), packed_b);
+                    for rows in cut(self.rows.clone(), MC) {
+                        let a = match packs_a {
+                            true => self.pack_a(rows.clone(), depths.clone(), packed_a),
+                            false => self.a.view(rows.start, depths.start),
+                        };
+                        self.multiply_block(
+                            rows,
+                            depths.clone(),
+                            columns.clone(),
+                            a,
+                            packed_b,
+                            finish,
+                        );
+                    }
                 }
             }
-        };
-        let tasks = a.rows.div_ceil(step);
-        if a.rows * self.width * self.depth < 1 << 16 {
-            (0..tasks).for_each(task);
-        } else {
-            (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+        });
+    }
+
+    fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
+        let view = self.b.view(depths.start, columns.start);
+        // SAFETY: the view starts inside `b` and the block does not reach beyond its rows and columns.
+        unsafe {
+            pack_panels(
+                self.instructions,
+                view,
+                depths.len(),
+                columns.len(),
+                self.panel,
+                out,
+            );
         }
     }
 
-    fn multiply_rows(
-        self,
-        a: Matrix,
-        first_row: usize,
-        rows: usize,
-        packed_b: &[f32],
-        target: Target,
-    ) {
-        let size = rows.next_multiple_of(micro::ROWS) * self.depth;
-        with_scratch(&PACKED_A, size, |packed_a| {
-            for (index, out) in packed_a.chunks_mut(micro::ROWS * self.depth).enumerate() {
-                let row = index * micro::ROWS;
-                let height = micro::ROWS.min(rows - row);
-                let view = a.view(first_row + row, self.first_depth);
-                let turned = View {
-                    row_stride: view.column_stride,
-                    column_stride: view.row_stride,
-                    ..view
-                };
-                // SAFETY: the view starts inside `a` and the piece does not reach beyond its rows and columns.
-                unsafe { pack(turned, self.depth, height, micro::ROWS, out) };
-            }
-            // SAFETY: the piece of C starts inside it.
-            let c = unsafe {
-                target
-                    .start
-                    .add(first_row * target.columns + self.first_column)
-            };
-            simd::run(
+    /// Panels of a tile's rows, and how a tile reads them.
+    fn pack_a(&self, rows: Range<usize>, depths: Range<usize>, out: &mut [f32]) -> View {
+        let view = self.a.view(rows.start, depths.start);
+        let turned = View {
+            row_stride: view.column_stride,
+            column_stride: view.row_stride,
+            ..view
+        };
+        // SAFETY: the view starts inside `a` and the block does not reach beyond its rows and columns.
+        unsafe {
+            pack_panels(
                 self.instructions,
-                Tiles {
-                    packed_a,
-                    packed_b,
-                    block: self,
-                    rows,
-                    c,
-                    c_stride: target.columns,
-                },
+                turned,
+                depths.len(),
+                rows.len(),
+                micro::ROWS,
+                out,
             );
-        });
+        }
+        View {
+            start: out.as_ptr(),
+            // From a panel's first row to the next panel's it is a whole panel; inside a panel rows are neighbours.
+            row_stride: 1,
+            column_stride: micro::ROWS,
+        }
     }
+
+    fn multiply_block(
+        &self,
+        rows: Range<usize>,
+        depths: Range<usize>,
+        columns: Range<usize>,
+        a: View,
+        packed_b: &[f32],
+        finish: &impl Fn(usize, usize, &mut [f32]),
+    ) {
+        let last = depths.end == self.a.columns;
+        let onto = if depths.start == 0 {
+            self.onto
+        } else {
+            Onto::Add
+        };
+        let panel_stride = match self.a.column_stride {
+            1 => micro::ROWS * a.row_stride,
+            _ => micro::ROWS * depths.len(),
+        };
+        for strip in cut(columns.clone(), STRIP) {
+            // SAFETY: the piece of C starts inside it.
+            let c = unsafe { self.target.at(rows.start, strip.start) };
+            let tiles = Tiles {
+                a,
+                panel_stride,
+                packed_b: &packed_b[(strip.start - columns.start) * depths.len()..],
+                rows: rows.len(),
+                depth: depths.len(),
+                width: strip.len(),
+                c,
+                c_stride: self.target.columns,
+                onto,
+            };
+            simd::run(self.instructions, tiles);
+            if last {
+                for row in rows.clone() {
+                    // SAFETY: this task alone writes to this piece of row `row`.
+                    let values = unsafe {
+                        std::slice::from_raw_parts_mut(
+                            self.target.at(row, strip.start),
+                            strip.len(),
+                        )
+                    };
+                    finish(row, strip.start, values);
+                }
+            }
+        }
+    }
+}
+
+/// A range in steps.
+fn cut(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(step)
+        .map(move |first| first..end.min(first + step))
 }
 
 /// The number of columns of a panel.
@@ -278,14 +376,18 @@ impl WithSimd for PanelWidth {
     }
 }
 
-/// All tiles of a block of rows.
+/// All tiles of a block of rows and a strip of columns.
 struct Tiles<'a> {
-    packed_a: &'a [f32],
+    a: View,
+    /// From the rows of a tile to those of the next.
+    panel_stride: usize,
     packed_b: &'a [f32],
-    block: Block,
     rows: usize,
+    depth: usize,
+    width: usize,
     c: *mut f32,
     c_stride: usize,
+    onto: Onto,
 }
 
 impl WithSimd for Tiles<'_> {
@@ -293,75 +395,29 @@ impl WithSimd for Tiles<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Block {
-            panel,
-            depth,
-            width,
-            onto,
-            ..
-        } = self.block;
-        for first_column in (0..width).step_by(panel) {
-            let b = self.packed_b[first_column * depth..].as_ptr();
+        let panel = micro::columns::<S>();
+        for first_column in (0..self.width).step_by(panel) {
+            let b = self.packed_b[first_column * self.depth..].as_ptr();
+            let mut a = self.a;
             for first_row in (0..self.rows).step_by(micro::ROWS) {
-                let a = View {
-                    start: self.packed_a[first_row * depth..].as_ptr(),
-                    row_stride: 1,
-                    column_stride: micro::ROWS,
-                };
-                // SAFETY: both panels were packed to `depth`, padded to whole tiles, and the tile of C lies inside the
-                // rows and columns of this block.
+                // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
+                // tile of C lies inside the rows and columns of this block.
                 unsafe {
                     let c = self.c.add(first_row * self.c_stride + first_column);
                     micro::tile(
                         simd,
                         micro::ROWS.min(self.rows - first_row),
-                        panel.min(width - first_column),
-                        depth,
+                        panel.min(self.width - first_column),
+                        self.depth,
                         a,
                         b,
                         panel,
                         c,
                         self.c_stride,
-                        onto,
+                        self.onto,
                     );
                 }
-            }
-        }
-    }
-}
-
-/// Copies `rows` rows of `width` numbers into rows of `padded` numbers, filled up with zeros.
-///
-/// # Safety
-/// The view must be readable for `rows` by `width`.
-unsafe fn pack(view: View, rows: usize, width: usize, padded: usize, out: &mut [f32]) {
-    if view.column_stride == 1 {
-        for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
-            // SAFETY: the caller's promise.
-            let from = unsafe { std::slice::from_raw_parts(view.at(row, 0), width) };
-            out[..width].copy_from_slice(from);
-            out[width..].fill(0.0);
-        }
-        return;
-    }
-    if width < padded {
-        out[..rows * padded].fill(0.0);
-    }
-    // Here the numbers of a column follow each other: a transposition, done in short runs of rows so that the lines
-    // written to stay in cache.
-    const RUN: usize = 16;
-    for first in (0..rows).step_by(RUN) {
-        let count = RUN.min(rows - first);
-        for column in 0..width {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let mut from = view.at(first, column);
-                let mut to = first * padded + column;
-                for _ in 0..count {
-                    *out.get_unchecked_mut(to) = *from;
-                    from = from.wrapping_add(view.row_stride);
-                    to += padded;
-                }
+                a.start = a.start.wrapping_add(self.panel_stride);
             }
         }
     }
@@ -370,12 +426,10 @@ unsafe fn pack(view: View, rows: usize, width: usize, padded: usize, out: &mut [
 type Scratch = RefCell<Vec<Vec<f32>>>;
 
 thread_local! {
-    static PACKED_A: Scratch = const { RefCell::new(Vec::new()) };
-    static PACKED_B: Scratch = const { RefCell::new(Vec::new()) };
+    static PACKED: Scratch = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a buffer of this thread. A thread that waits for its tasks may be given another product's task meanwhile, so
-/// there is a stack of buffers.
+/// Lends a buffer of this thread; a kernel that calls another finds a second one.
 pub(crate) fn with_scratch<T>(
     scratch: &'static std::thread::LocalKey<Scratch>,
     size: usize,

@@ -18,6 +18,7 @@ pub mod limits;
 pub mod linear;
 mod micro;
 pub mod norms;
+mod pack;
 mod parts;
 pub mod random;
 pub mod rotary;

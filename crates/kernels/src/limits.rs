@@ -4,9 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
-use crate::{simd, threads};
+use crate::{parts, simd, threads};
 
 /// Floating-point operations per second of all threads together, in products and sums that never leave registers.
 pub fn peak_operations() -> f64 {
@@ -14,10 +13,9 @@ pub fn peak_operations() -> f64 {
     let instructions = simd::instructions();
     let once = || {
         let started = Instant::now();
-        let operations: usize = (0..threads::count())
-            .into_par_iter()
-            .with_max_len(1)
-            .map(|_| simd::run(instructions, Spin(ROUNDS)))
+        let spins = vec![Spin(ROUNDS); threads::count()];
+        let operations: usize = parts::map(spins, |spin| simd::run(instructions, spin))
+            .into_iter()
             .sum();
         operations as f64 / started.elapsed().as_secs_f64()
     };
@@ -25,6 +23,7 @@ pub fn peak_operations() -> f64 {
 }
 
 /// Chains of multiplications and additions; gives how many operations that were.
+#[derive(Clone)]
 struct Spin(usize);
 
 /// Enough chains to hide the latency of one, few enough to stay in registers.
@@ -59,9 +58,9 @@ pub fn peak_reads() -> f64 {
     let instructions = simd::instructions();
     let once = || {
         let started = Instant::now();
-        let sum: f32 = numbers
-            .par_chunks(part)
-            .map(|part| simd::run(instructions, Sum(part)))
+        let sums = numbers.chunks(part).map(Sum).collect();
+        let sum: f32 = parts::map(sums, |part| simd::run(instructions, part))
+            .into_iter()
             .sum();
         black_box(sum);
         (4 * numbers.len()) as f64 / started.elapsed().as_secs_f64()

@@ -2,11 +2,11 @@
 //! result is in cache, the three products of the backward pass, and dot products at full bandwidth for a few rows.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::Onto;
 use crate::activation::{self, Activation};
 use crate::gemm::{Matrix, gemm};
+use crate::parts::{self, Parts};
 use crate::simd::{self, Instructions};
 use crate::threads;
 
@@ -169,11 +169,7 @@ fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions
         simd::run(instructions, kernel);
     };
     let parts = output.div_ceil(step);
-    if parts == 1 {
-        task(0);
-    } else {
-        (0..parts).into_par_iter().for_each(task);
-    }
+    threads::each(parts, task);
 }
 
 struct Dots<'a> {
@@ -229,8 +225,8 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
 /// Where gradients go; those that nobody needs are left out.
 #[derive(Debug, Default)]
 pub struct Gradients<'a> {
-    /// Of the input, `[rows, input]`.
-    pub x: Option<&'a mut [f32]>,
+    /// Of the input, `[rows, input]`, and whether it is added to what is there.
+    pub x: Option<(&'a mut [f32], Onto)>,
     /// Of the weight, `[output, input]`.
     pub weight: Option<&'a mut [f32]>,
     /// Of the bias, `[output]`.
@@ -248,14 +244,9 @@ pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: 
         output,
     } = shape;
     let slopes = Matrix::new(dy, rows, output);
-    if let Some(dx) = gradients.x {
-        gemm(
-            slopes,
-            Matrix::new(weight, output, input),
-            dx,
-            Onto::Replace,
-            |_, _, _| (),
-        );
+    if let Some((dx, onto)) = gradients.x {
+        let weight = Matrix::new(weight, output, input);
+        gemm(slopes, weight, dx, onto, |_, _, _| ());
     }
     if let Some(dweight) = gradients.weight {
         gemm(
@@ -278,19 +269,16 @@ fn sum_rows(rows: &[f32], sums: &mut [f32]) {
     if width == 0 {
         return;
     }
-    let per_part = threads::GRAIN.div_ceil(width);
-    let parts: Vec<Vec<f32>> = rows
-        .par_chunks(per_part * width)
-        .map(|part| {
-            let mut sums = vec![0.0; width];
-            for row in part.chunks_exact(width) {
-                for (sum, value) in sums.iter_mut().zip(row) {
-                    *sum += value;
-                }
+    let cut = Parts::of_rows(rows.len() / width, width);
+    let parts = parts::map(cut.cut(rows, width).collect(), |part: &[f32]| {
+        let mut sums = vec![0.0; width];
+        for row in part.chunks_exact(width) {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += value;
             }
-            sums
-        })
-        .collect();
+        }
+        sums
+    });
     for part in parts {
         for (sum, value) in sums.iter_mut().zip(part) {
             *sum += value;
@@ -365,7 +353,7 @@ mod tests {
             let mut dx = vec![f32::NAN; rows * input];
             let mut dweight = vec![f32::NAN; output * input];
             let mut dbias = vec![f32::NAN; output];
-            let gradients = Gradients { x: Some(&mut dx), weight: Some(&mut dweight), bias: Some(&mut dbias) };
+            let gradients = Gradients { x: Some((&mut dx, Onto::Replace)), weight: Some(&mut dweight), bias: Some(&mut dbias) };
             backward(shape, &dy, &x, &weight, gradients);
             let at = |data: &[f32], i: usize| f64::from(data[i]);
             let sum = |count: usize, term: &dyn Fn(usize) -> f64| (0..count).map(term).sum::<f64>();

@@ -125,11 +125,14 @@ pub fn add_rms_norm(
 
 /// The gradients of [`layer_norm`]. For [`add_layer_norm`], `x` is the sum, and `dx` the gradient of both its terms.
 ///
+/// `beside` is added to `dx`: the gradient of `x` from whatever else reads it, a residual connection first of all.
+///
 /// # Panics
 /// When the sizes do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn layer_norm_backward(
     dy: &[f32],
+    beside: Option<&[f32]>,
     x: &[f32],
     weight: &[f32],
     mean: &[f32],
@@ -141,6 +144,7 @@ pub fn layer_norm_backward(
     Backward {
         operation: "layer_norm_backward",
         dy,
+        beside,
         x,
         weight,
         mean: Some(mean),
@@ -150,12 +154,13 @@ pub fn layer_norm_backward(
     .run(dweight, dbias);
 }
 
-/// The gradients of [`rms_norm`]. For [`add_rms_norm`], `x` is the sum, and `dx` the gradient of both its terms.
+/// The gradients of [`rms_norm`], as [`layer_norm_backward`] gives them.
 ///
 /// # Panics
 /// When the sizes do not fit.
 pub fn rms_norm_backward(
     dy: &[f32],
+    beside: Option<&[f32]>,
     x: &[f32],
     weight: &[f32],
     inverse_scale: &[f32],
@@ -165,6 +170,7 @@ pub fn rms_norm_backward(
     Backward {
         operation: "rms_norm_backward",
         dy,
+        beside,
         x,
         weight,
         mean: None,

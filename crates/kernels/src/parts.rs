@@ -1,10 +1,9 @@
 //! Rows cut into parts for threads. The cuts depend on the sizes alone, so that sums over parts do too.
 
 use std::ops::Range;
+use std::sync::Mutex;
 
-use rayon::prelude::*;
-
-use crate::threads::GRAIN;
+use crate::threads::{self, GRAIN};
 
 /// The most parts: enough to keep threads busy, few enough that a sum per part costs nothing.
 const MOST: usize = 64;
@@ -52,21 +51,27 @@ impl Parts {
 }
 
 /// Does the work of each part, on all threads if there are several parts.
-pub(crate) fn each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync + Send) {
-    if parts.len() > 1 {
-        parts.into_par_iter().for_each(work);
-    } else {
-        parts.into_iter().for_each(work);
-    }
+pub(crate) fn each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
+    map(parts, work);
 }
 
 /// The results of each part, in the order of the parts.
-pub(crate) fn map<T: Send, R: Send>(parts: Vec<T>, work: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
-    if parts.len() > 1 {
-        parts.into_par_iter().map(work).collect()
-    } else {
-        parts.into_iter().map(work).collect()
+pub(crate) fn map<T: Send, R: Send>(parts: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+    if parts.len() < 2 {
+        return parts.into_iter().map(work).collect();
     }
+    let slots: Vec<Mutex<(Option<T>, Option<R>)>> = parts
+        .into_iter()
+        .map(|part| Mutex::new((Some(part), None)))
+        .collect();
+    threads::each(slots.len(), |index| {
+        let mut slot = slots[index].lock().expect("each part is taken once");
+        slot.1 = slot.0.take().map(&work);
+    });
+    let results = slots.into_iter().map(|slot| slot.into_inner().ok()?.1);
+    results
+        .map(|result| result.expect("every part was worked on"))
+        .collect()
 }
 
 /// Panics with the operation and both sizes when a slice does not have the expected one.

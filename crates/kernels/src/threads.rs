@@ -1,9 +1,267 @@
-//! How many threads there are, and how much work is worth handing to one.
+//! A team of threads that shares the work of a kernel, the caller being one of them.
+//!
+//! A step of a small transformer is hundreds of kernels of some ten or hundred microseconds. A pool that sleeps between
+//! them and is woken for each (rayon, called from outside its pool) loses as much time as it saves on the short ones. Here
+//! helpers keep looking for a moment before they sleep, so that the next kernel finds them awake.
+//!
+//! ```text
+//! caller   open the job ─ take tasks ─ … ─ close it ─ wait until nobody is inside
+//! helper        enter if open ─ take tasks ─ … ─ leave ─ look for the next ─ sleep
+//! ```
+//!
+//! A helper that wakes too late finds the job closed, and nobody has waited for it.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 /// The smallest piece of elementwise work worth handing to another thread, in numbers.
 pub const GRAIN: usize = 1 << 14;
 
-/// How many threads share the work.
+/// How long a helper looks for more work before it sleeps: longer than the serial stretches of a training step.
+const PATIENCE: Duration = Duration::from_micros(500);
+
+/// How many threads share the work: `ATTENTIVE_THREADS`, or `RAYON_NUM_THREADS`, or as many as the processor runs.
 pub fn count() -> usize {
-    rayon::current_num_threads()
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let said = |name| std::env::var(name).ok()?.parse().ok().filter(|it| *it > 0);
+        said("ATTENTIVE_THREADS")
+            .or_else(|| said("RAYON_NUM_THREADS"))
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+    })
+}
+
+thread_local! {
+    /// Set while a thread works on a task: what the task hands out in turn, it does itself.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` without helpers.
+pub fn alone<T>(work: impl FnOnce() -> T) -> T {
+    let before = BUSY.replace(true);
+    let result = work();
+    BUSY.set(before);
+    result
+}
+
+/// Runs the tasks `0..tasks`, in any order, on all threads that are free.
+///
+/// # Panics
+/// When a task panics, with what it panicked with.
+pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
+    let serially = || (0..tasks).for_each(&task);
+    if tasks < 2 || count() < 2 || BUSY.get() {
+        return serially();
+    }
+    let team = team();
+    // Somebody else has the team: its threads are busy, and waiting for them would gain nothing.
+    let _turn = match team.turn.try_lock() {
+        Ok(turn) => turn,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return serially(),
+    };
+    team.run(&Job {
+        task: &task,
+        tasks,
+        next: AtomicUsize::new(0),
+        panic: Mutex::new(None),
+    });
+}
+
+/// The tasks of one kernel.
+struct Job<'a> {
+    task: &'a (dyn Fn(usize) + Sync),
+    tasks: usize,
+    next: AtomicUsize,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Job<'_> {
+    /// Takes tasks until there are none left.
+    fn work(&self) {
+        alone(|| {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                loop {
+                    let index = self.next.fetch_add(1, Ordering::Relaxed);
+                    if index >= self.tasks {
+                        break;
+                    }
+                    (self.task)(index);
+                }
+            }));
+            if let Err(panic) = result {
+                self.next.store(self.tasks, Ordering::Relaxed);
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+            }
+        });
+    }
+}
+
+struct Team {
+    /// One caller at a time.
+    turn: Mutex<()>,
+    /// Bit 0: the job is open. Bits 1 to 15: how many helpers are inside. The rest: the number of the job.
+    state: AtomicU64,
+    job: UnsafeCell<*const Job<'static>>,
+    helpers: OnceLock<Vec<Thread>>,
+}
+
+const OPEN: u64 = 1;
+const ONE_INSIDE: u64 = 2;
+const INSIDE: u64 = 0xFFFE;
+const NUMBER: u32 = 16;
+
+// SAFETY: the job's pointer is written by the caller that holds the turn, while nobody is inside, and read only by helpers
+// that are inside.
+unsafe impl Sync for Team {}
+
+fn team() -> &'static Team {
+    static TEAM: Team = Team {
+        turn: Mutex::new(()),
+        state: AtomicU64::new(0),
+        job: UnsafeCell::new(std::ptr::null()),
+        helpers: OnceLock::new(),
+    };
+    TEAM.helpers.get_or_init(|| {
+        let helper = |number| {
+            thread::Builder::new()
+                .name(format!("kernels-{number}"))
+                .spawn(|| TEAM.help())
+        };
+        // Where the system refuses more threads, fewer do.
+        (1..count())
+            .map_while(|number| helper(number).ok())
+            .map(|handle| handle.thread().clone())
+            .collect()
+    });
+    &TEAM
+}
+
+impl Team {
+    /// Runs a job to its end. The caller has the turn.
+    fn run(&self, job: &Job) {
+        let number = (self.state.load(Ordering::Relaxed) >> NUMBER) + 1;
+        // SAFETY: nobody is inside (the last caller waited for that), and nobody else has the turn. The job outlives its
+        // pointer: this function does not return before the job is closed and all helpers have left it.
+        unsafe { *self.job.get() = std::ptr::from_ref(job).cast() };
+        self.state.store(number << NUMBER | OPEN, Ordering::Release);
+        for helper in self
+            .helpers
+            .get()
+            .iter()
+            .flat_map(|it| it.iter())
+            .take(job.tasks - 1)
+        {
+            helper.unpark();
+        }
+        job.work();
+        self.state.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut turns = 0;
+        while self.state.load(Ordering::Acquire) & INSIDE != 0 {
+            turns += 1;
+            if turns < 10_000 {
+                std::hint::spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+        if let Some(panic) = job
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
+            resume_unwind(panic);
+        }
+    }
+
+    /// The life of a helper.
+    fn help(&self) {
+        let mut last = 0;
+        loop {
+            last = self.enter_after(last);
+            // SAFETY: while this thread counts as inside, the caller keeps the job.
+            unsafe { (**self.job.get()).work() };
+            self.state.fetch_sub(ONE_INSIDE, Ordering::Release);
+        }
+    }
+
+    /// Enters the next job that is open and has another number than `last`, and gives its number.
+    fn enter_after(&self, last: u64) -> u64 {
+        let mut since = Instant::now();
+        let mut turns = 0u32;
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state & OPEN != 0 && state >> NUMBER != last {
+                let inside = state + ONE_INSIDE;
+                let entered = self.state.compare_exchange_weak(
+                    state,
+                    inside,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                if entered.is_ok() {
+                    return state >> NUMBER;
+                }
+                continue;
+            }
+            turns += 1;
+            if turns < 1000 {
+                std::hint::spin_loop();
+            } else if !turns.is_multiple_of(16) || since.elapsed() < PATIENCE {
+                // Whoever else wants this processor may have it.
+                thread::yield_now();
+            } else {
+                thread::park();
+                (since, turns) = (Instant::now(), 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once_whoever_calls() {
+        thread::scope(|scope| {
+            for caller in 0..4 {
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let tasks = (caller * 7 + round) % 23;
+                        let counts: Vec<AtomicUsize> =
+                            (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+                        each(tasks, |index| {
+                            counts[index].fetch_add(1, Ordering::Relaxed);
+                            // A task that hands out tasks does them itself.
+                            each(3, |_| {
+                                counts[index].fetch_add(10, Ordering::Relaxed);
+                            });
+                        });
+                        assert!(counts.iter().all(|it| it.load(Ordering::Relaxed) == 31));
+                        if round % 50 == 0 {
+                            thread::sleep(2 * PATIENCE);
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_team_goes_on() {
+        for _ in 0..3 {
+            let result = catch_unwind(|| each(8, |index| assert_ne!(index, 5, "five")));
+            let panic = result.expect_err("a task panicked");
+            let message = panic.downcast_ref::<String>().expect("a message");
+            assert!(message.contains("five"), "{message}");
+            each(8, |_| ());
+        }
+    }
 }

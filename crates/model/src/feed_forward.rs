@@ -1,6 +1,6 @@
 //! Position-wise feed-forward layers: plain (Vaswani et al. 2017) and gated (Shazeer 2020).
 
-use attentive_tensor::{Activation, activate, gated};
+use attentive_tensor::{Activation, gated_linear};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -102,8 +102,8 @@ impl FeedForward {
     /// `[…, width]` to `[…, width]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let hidden = match &self.gate {
-            Some(gate) => gated(self.activation, gate.forward(x.clone()), self.up.forward(x)),
-            None => activate(self.activation, self.up.forward(x)),
+            Some(gate) => gated_linear(self.activation, x, gate.operands(), self.up.operands()),
+            None => self.up.forward_activated(x, self.activation),
         };
         self.down.forward(hidden)
     }

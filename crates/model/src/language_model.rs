@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Mask, Randomness, RotaryAngles, dropout, embedding, linear};
+use attentive_tensor::{Mask, Randomness, RotaryAngles, add, dropout, embedding, linear};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 
@@ -140,7 +140,7 @@ impl LanguageModel {
             observer,
             randomness,
         } = extras;
-        let [_, length] = input.ids.dims();
+        let [batch, length] = input.ids.dims();
         let positions = input.positions.unwrap_or_else(|| {
             let start = cache.as_ref().map_or(0, |cache| cache.length()) as i64;
             Tensor::<1, Int>::arange(start..start + length as i64, &input.ids.device())
@@ -167,7 +167,8 @@ impl LanguageModel {
         };
         let mut x = embedding(self.tokens.weight.val(), input.ids);
         if let Some(table) = &self.positions {
-            x = x + embedding(table.weight.val(), positions);
+            let positions = positions.expand([batch, length]);
+            x = add(x, embedding(table.weight.val(), positions));
         }
         x = dropout(
             x,

@@ -1,6 +1,6 @@
 //! Normalizations: layer (Ba et al. 2016) and root-mean-square (Zhang and Sennrich 2019).
 
-use attentive_tensor::{layer_norm, rms_norm};
+use attentive_tensor::{NormKind, NormOperands, norm, norm_beside, norm_of_sum};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -64,12 +64,28 @@ impl Norm {
 
     /// Normalizes the last axis.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        match self.config {
-            NormConfig::Layer { epsilon } => {
-                let bias = self.bias.as_ref().map(Param::val);
-                layer_norm(x, self.weight.val(), bias, epsilon)
-            }
-            NormConfig::Rms { epsilon } => rms_norm(x, self.weight.val(), epsilon),
+        norm(x, self.operands())
+    }
+
+    /// `x` and its norm, for a residual connection around what reads the norm.
+    pub fn forward_beside<const D: usize>(&self, x: Tensor<D>) -> [Tensor<D>; 2] {
+        norm_beside(x, self.operands())
+    }
+
+    /// The norm of `x + branch`.
+    pub fn forward_of_sum<const D: usize>(&self, x: Tensor<D>, branch: Tensor<D>) -> Tensor<D> {
+        norm_of_sum(x, branch, self.operands())
+    }
+
+    fn operands(&self) -> NormOperands {
+        NormOperands {
+            kind: match self.config {
+                NormConfig::Layer { .. } => NormKind::Layer,
+                NormConfig::Rms { .. } => NormKind::Rms,
+            },
+            weight: self.weight.val(),
+            bias: self.bias.as_ref().map(Param::val),
+            epsilon: self.config.epsilon(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A sublayer and its residual connection, with a norm before it, after the sum, or neither.
 
-use attentive_tensor::dropout;
+use attentive_tensor::{add, dropout};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
@@ -43,15 +43,15 @@ impl<Body: Module> Sublayer<Body> {
         pass: &mut Pass,
         body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
     ) -> Tensor<3> {
-        let normed = match &self.norm_before {
-            Some(norm) => norm.forward(x.clone()),
-            None => x.clone(),
+        let [x, normed] = match &self.norm_before {
+            Some(norm) => norm.forward_beside(x),
+            None => [x.clone(), x],
         };
         let branch = body(&self.body, normed, pass);
-        let sum = x + dropout(branch, self.dropout, pass.randomness.as_deref_mut());
+        let branch = dropout(branch, self.dropout, pass.randomness.as_deref_mut());
         match &self.norm_after {
-            Some(norm) => norm.forward(sum),
-            None => sum,
+            Some(norm) => norm.forward_of_sum(x, branch),
+            None => add(x, branch),
         }
     }
 }

@@ -11,7 +11,7 @@
 use burn::tensor::Tensor;
 
 use crate::fused::{self, AttentionOptions};
-use crate::{Mask, Randomness, dropout};
+use crate::{Mask, Randomness, dropout, softmax};
 
 /// The context of each query, `[batch, heads, queries, value_width]`.
 ///
@@ -21,51 +21,122 @@ pub fn attention(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
-    mask: &Mask,
-    scale: f64,
+    scores: &Scores,
     dropout_probability: f64,
     randomness: Option<&mut Randomness>,
 ) -> Tensor<4> {
+    scores.check(&query, &key, Some(&value));
+    assert!(
+        (0.0..1.0).contains(&dropout_probability),
+        "attention: dropout {dropout_probability} is not in [0, 1)"
+    );
     if fused::has_kernels(&query) {
         let key_of_dropout = randomness
             .filter(|_| dropout_probability > 0.0)
             .map(Randomness::next_key);
         let options = AttentionOptions {
-            scale,
-            causal: mask.is_causal(),
-            keys: mask.keys().map(<[_]>::to_vec),
+            scale: scores.scale,
+            causal: scores.mask.is_causal(),
+            window: scores.mask.window(),
+            keys: scores.mask.keys().map(<[_]>::to_vec),
             dropout: key_of_dropout.map(|key| (dropout_probability, key)),
         };
-        return fused::attend(query, key, value, options);
+        return fused::attend(query, key, value, scores.bias.clone(), options);
     }
-    let weights = attention_weights(query, key, mask, scale);
+    let weights = attention_weights(query, key, scores);
     apply_weights(dropout(weights, dropout_probability, randomness), value)
 }
 
+/// How scores are made of queries and keys: `query · key · scale + bias`, where the mask allows.
+#[derive(Clone, Debug)]
+pub struct Scores {
+    /// Who may attend to whom.
+    pub mask: Mask,
+    /// Multiplies the products.
+    pub scale: f64,
+    /// Added to the scaled products, `[batch or 1, heads or 1, queries, keys]`.
+    pub bias: Option<Tensor<4>>,
+}
+
+impl Scores {
+    /// Scores without a bias.
+    pub fn new(mask: Mask, scale: f64) -> Self {
+        Self {
+            mask,
+            scale,
+            bias: None,
+        }
+    }
+
+    /// Panics where the operands do not fit each other; values are checked where there are any.
+    fn check(&self, query: &Tensor<4>, key: &Tensor<4>, value: Option<&Tensor<4>>) {
+        let [batch, heads, queries, head_width] = query.dims();
+        let [key_batch, key_value_heads, keys, key_width] = key.dims();
+        assert!(
+            key_batch == batch
+                && key_width == head_width
+                && key_value_heads > 0
+                && heads.is_multiple_of(key_value_heads),
+            "attention: queries {:?} do not fit keys {:?}",
+            query.dims(),
+            key.dims()
+        );
+        if let Some(value) = value {
+            assert_eq!(
+                value.dims()[..3],
+                key.dims()[..3],
+                "attention: values {:?} do not fit keys {:?}",
+                value.dims(),
+                key.dims()
+            );
+        }
+        if let Some(ranges) = self.mask.keys() {
+            assert_eq!(
+                ranges.len(),
+                batch,
+                "attention: {} padded rows do not fit a batch of {batch}",
+                ranges.len()
+            );
+        }
+        if let Some(bias) = &self.bias {
+            let [bias_batch, bias_heads, rows, columns] = bias.dims();
+            let repeats = |size: usize, whole: usize| size == 1 || size == whole;
+            assert!(
+                repeats(bias_batch, batch)
+                    && repeats(bias_heads, heads)
+                    && [rows, columns] == [queries, keys],
+                "attention: bias {:?} does not fit queries {:?} and keys {:?}",
+                bias.dims(),
+                query.dims(),
+                key.dims()
+            );
+        }
+    }
+}
+
 /// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where nothing is allowed.
-pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, mask: &Mask, scale: f64) -> Tensor<4> {
+pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> Tensor<4> {
+    scores.check(&query, &key, None);
     let [batch, heads, queries, head_width] = query.dims();
-    let [_, key_value_heads, keys, key_width] = key.dims();
-    assert!(
-        head_width == key_width && heads.is_multiple_of(key_value_heads),
-        "attention: queries {:?} do not fit keys {:?}",
-        query.dims(),
-        key.dims()
-    );
+    let [_, key_value_heads, keys, _] = key.dims();
     let device = query.device();
     let group = heads / key_value_heads;
-    let scores = (query * scale)
+    let products = (query * scores.scale)
         .reshape([batch, key_value_heads, group * queries, head_width])
         .matmul(key.swap_dims(2, 3))
         .reshape([batch, heads, queries, keys]);
-    let scores = match mask.forbidden(batch, queries, keys, &device) {
-        Some(forbidden) => scores.mask_fill(
+    let products = match &scores.bias {
+        Some(bias) => products + bias.clone(),
+        None => products,
+    };
+    let products = match scores.mask.forbidden(batch, queries, keys, &device) {
+        Some(forbidden) => products.mask_fill(
             forbidden.expand([batch, heads, queries, keys]),
             f32::NEG_INFINITY,
         ),
-        None => scores,
+        None => products,
     };
-    softmax_or_zeros(scores)
+    softmax(products)
 }
 
 /// The weighted sums of the values, `[batch, heads, queries, value_width]`.
@@ -83,15 +154,6 @@ pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
         .reshape([batch, key_value_heads, group * queries, keys])
         .matmul(value)
         .reshape([batch, heads, queries, value_width])
-}
-
-/// Softmax over the last axis; a row of nothing but minus infinity gives zeros instead of NaN.
-fn softmax_or_zeros(scores: Tensor<4>) -> Tensor<4> {
-    let largest = scores.clone().detach().max_dim(3);
-    let empty = largest.clone().equal_scalar(f32::NEG_INFINITY);
-    let exponentials = (scores - largest.mask_fill(empty.clone(), 0.0)).exp();
-    let sums = exponentials.clone().sum_dim(3).mask_fill(empty, 1.0);
-    exponentials / sums
 }
 
 #[cfg(test)]
@@ -113,7 +175,7 @@ mod tests {
     fn rows_sum_to_one_and_an_empty_row_is_zeros() {
         let (q, k) = (heads(2, 4, 3, 8), heads(2, 2, 5, 8));
         let mask = Mask::causal().with_keys(vec![0..5, 3..5]);
-        let weights = attention_weights(q, k.clone(), &mask, 0.3);
+        let weights = attention_weights(q, k.clone(), &Scores::new(mask, 0.3));
         let sums = weights
             .clone()
             .sum_dim(3)
@@ -141,9 +203,9 @@ mod tests {
                 .repeat_dim(2, 3)
                 .reshape([b, h * 3, l, w])
         };
-        let mask = Mask::causal();
-        let grouped = attention(q.clone(), k.clone(), v.clone(), &mask, 0.35, 0.0, None);
-        let repeated = attention(q, repeat(k), repeat(v), &mask, 0.35, 0.0, None);
+        let scores = Scores::new(Mask::causal(), 0.35);
+        let grouped = attention(q.clone(), k.clone(), v.clone(), &scores, 0.0, None);
+        let repeated = attention(q, repeat(k), repeat(v), &scores, 0.0, None);
         assert!(grouped.all_close(repeated, Some(1e-5), Some(1e-6)));
     }
 }

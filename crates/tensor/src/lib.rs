@@ -12,26 +12,26 @@ mod device;
 mod dropout;
 mod embedding;
 mod fused;
-mod layer_norm;
 mod linear;
 mod mask;
+mod norm;
 mod random;
-mod rms_norm;
 mod rotary;
+mod softmax;
 
 pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
-pub use attention::{apply_weights, attention, attention_weights};
+pub use attention::{Scores, apply_weights, attention, attention_weights};
 pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
 pub use device::{DeviceError, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
-pub use layer_norm::layer_norm;
-pub use linear::linear;
+pub use linear::{LinearMap, activated_linear, gated_linear, linear, three_linears};
 pub use mask::Mask;
+pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
 pub use random::{Purpose, Randomness};
-pub use rms_norm::rms_norm;
 pub use rotary::{RotaryAngles, rotary};
+pub use softmax::softmax;
 
 /// burn's tensors and devices, so that callers need not depend on burn themselves.
 pub use burn::tensor::{Device, Int, Tensor, TensorData};

@@ -1,8 +1,12 @@
-//! Linear map with the weight kept `[output, input]`, as checkpoints store it.
+//! Linear maps with the weight kept `[output, input]`, as checkpoints store it: alone, with an activation, gated, and
+//! three of one input.
 
 use burn::tensor::Tensor;
 
-use crate::fused;
+use crate::{Activation, activate, fused, gated};
+
+/// A linear map's weight `[output, input]` and bias `[output]`.
+pub type LinearMap = (Tensor<2>, Option<Tensor<1>>);
 
 /// `x · weightᵀ + bias` along the last axis of `x`.
 ///
@@ -13,27 +17,98 @@ pub fn linear<const D: usize>(
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
+    let dims = dims_after("linear", &x, &weight);
+    let (x, map) = (rows(x), (weight, bias));
+    let y = if fused::has_kernels(&x) {
+        fused::linear(x, map, None)
+    } else {
+        composed(x, map)
+    };
+    y.reshape(dims)
+}
+
+/// `activation(x · weightᵀ + bias)` along the last axis of `x`.
+///
+/// # Panics
+/// When the last axis of `x` is not the weight's input size.
+pub fn activated_linear<const D: usize>(
+    activation: Activation,
+    x: Tensor<D>,
+    weight: Tensor<2>,
+    bias: Option<Tensor<1>>,
+) -> Tensor<D> {
+    let dims = dims_after("activated_linear", &x, &weight);
+    let (x, map) = (rows(x), (weight, bias));
+    let y = if fused::has_kernels(&x) {
+        fused::linear(x, map, Some(activation))
+    } else {
+        activate(activation, composed(x, map))
+    };
+    y.reshape(dims)
+}
+
+/// `activation(gate(x)) · up(x)` along the last axis of `x`.
+///
+/// # Panics
+/// When the last axis of `x` is not the weights' input size, or their output sizes differ.
+pub fn gated_linear<const D: usize>(
+    activation: Activation,
+    x: Tensor<D>,
+    gate: LinearMap,
+    up: LinearMap,
+) -> Tensor<D> {
+    let dims = dims_after("gated_linear", &x, &gate.0);
+    let up_dims = dims_after("gated_linear", &x, &up.0);
+    assert_eq!(dims, up_dims, "gated_linear: gate {dims:?}, up {up_dims:?}");
+    let x = rows(x);
+    let y = if fused::has_kernels(&x) {
+        fused::gated_linear(x, gate, up, activation)
+    } else {
+        gated(activation, composed(x.clone(), gate), composed(x, up))
+    };
+    y.reshape(dims)
+}
+
+/// Three maps of one input, as attention makes queries, keys and values: the gradients of the input are added up inside the
+/// products.
+///
+/// # Panics
+/// When the last axis of `x` is not the weights' input size.
+pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Tensor<D>; 3] {
+    let dims = maps
+        .each_ref()
+        .map(|(weight, _)| dims_after("three_linears", &x, weight));
+    let x = rows(x);
+    let outputs = if fused::has_kernels(&x) {
+        fused::three_linears(x, maps)
+    } else {
+        maps.map(|map| composed(x.clone(), map))
+    };
+    let mut dims = dims.into_iter();
+    outputs.map(|output| output.reshape(dims.next().expect("one per map")))
+}
+
+/// The sizes of the result; panics where the operands do not fit.
+fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>) -> [usize; D] {
     let mut dims = x.dims();
     let [output, input] = weight.dims();
     assert_eq!(
         dims[D - 1],
         input,
-        "linear: input {dims:?} does not fit weight {:?} [output, input]",
+        "{operation}: input {dims:?} does not fit weight {:?} [output, input]",
         [output, input]
     );
-    // One flat product of all rows: a batched product would broadcast the weight per batch.
-    let rows = dims[..D - 1].iter().product::<usize>();
-    let x = x.reshape([rows, input]);
-    let y = if fused::has_kernels(&x) {
-        fused::linear(x, weight, bias)
-    } else {
-        composed(x, weight, bias)
-    };
     dims[D - 1] = output;
-    y.reshape(dims)
+    dims
 }
 
-fn composed(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
+/// One flat matrix of all rows: a batched product would broadcast the weight per batch.
+fn rows<const D: usize>(x: Tensor<D>) -> Tensor<2> {
+    let dims = x.dims();
+    x.reshape([dims[..D - 1].iter().product(), dims[D - 1]])
+}
+
+fn composed(x: Tensor<2>, (weight, bias): LinearMap) -> Tensor<2> {
     let y = x.matmul(weight.transpose());
     match bias {
         Some(bias) => y + bias.unsqueeze(),

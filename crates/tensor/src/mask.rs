@@ -11,6 +11,7 @@ use burn::tensor::{Bool, Device, Tensor, TensorData};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     causal: bool,
+    window: Option<usize>,
     keys: Option<Vec<Range<usize>>>,
 }
 
@@ -24,8 +25,14 @@ impl Mask {
     pub fn causal() -> Self {
         Self {
             causal: true,
-            keys: None,
+            ..Self::default()
         }
+    }
+
+    /// Only keys less than `size` positions away from the query are seen.
+    pub fn with_window(mut self, size: usize) -> Self {
+        self.window = Some(size);
+        self
     }
 
     /// Only the keys in this range, one range per batch row, are real; the others are padding.
@@ -39,6 +46,11 @@ impl Mask {
         self.causal
     }
 
+    /// How far a query sees, where there is a window.
+    pub fn window(&self) -> Option<usize> {
+        self.window
+    }
+
     /// The range of real keys of each batch row, where there is padding.
     pub fn keys(&self) -> Option<&[Range<usize>]> {
         self.keys.as_deref()
@@ -47,6 +59,7 @@ impl Mask {
     /// Whether `query` (an index among the keys' positions) may attend to `key` in batch row `row`.
     pub fn allows(&self, row: usize, query: usize, key: usize) -> bool {
         (!self.causal || key <= query)
+            && self.window.is_none_or(|size| query.abs_diff(key) < size)
             && self
                 .keys
                 .as_ref()
@@ -66,7 +79,7 @@ impl Mask {
             "mask: {queries} causal queries need at least as many keys, not {keys}"
         );
         // A single causal query is the newest position: nothing is later than it.
-        if self.keys.is_none() && (!self.causal || queries == 1) {
+        if self.keys.is_none() && self.window.is_none() && (!self.causal || queries == 1) {
             return None;
         }
         if let Some(ranges) = &self.keys {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::scores::{
     add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
@@ -13,6 +12,7 @@ use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::micro::{self, View};
 use crate::simd;
+use crate::threads;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
@@ -139,7 +139,7 @@ pub fn backward(
     if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
         (0..tasks).for_each(task);
     } else {
-        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+        threads::each(tasks, task);
     }
 }
 

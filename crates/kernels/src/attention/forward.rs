@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::scores::{
     add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
@@ -95,7 +94,7 @@ pub fn forward(
     if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
         (0..tasks).for_each(task);
     } else {
-        (0..tasks).into_par_iter().with_max_len(1).for_each(task);
+        threads::each(tasks, task);
     }
 }
 

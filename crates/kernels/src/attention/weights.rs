@@ -1,8 +1,9 @@
 //! The attention weights themselves, for those who want to look: made again from the saved log-sums.
 
-use rayon::prelude::*;
+use std::ops::Range;
 
 use super::{Heads, Options, Shape};
+use crate::parts::{self, Parts};
 
 /// Writes the exact weights `[batch, heads, queries, keys]`, before dropout; rows that saw nothing are zeros.
 ///
@@ -27,17 +28,18 @@ pub fn weights(
     if out.is_empty() {
         return;
     }
-    out.par_chunks_mut(shape.keys)
-        .zip(log_sums)
-        .enumerate()
-        .for_each(|(row, (out, log_sum))| {
+    let cut = Parts::of_rows(rows, shape.keys * shape.head_width);
+    let work = cut.ranges().zip(cut.cut_mut(out, shape.keys)).collect();
+    parts::each(work, |(range, out): (Range<usize>, &mut [f32])| {
+        for (row, out) in range.zip(out.chunks_mut(shape.keys)) {
+            let log_sum = log_sums[row];
             let position = row % shape.queries;
             let head = row / shape.queries % shape.heads;
             let batch = row / shape.queries / shape.heads;
             out.fill(0.0);
             let seen = options.mask.range(shape, batch, position);
-            if *log_sum == f32::NEG_INFINITY {
-                return;
+            if log_sum == f32::NEG_INFINITY {
+                continue;
             }
             let q = query.row(batch, head, position, shape.head_width);
             let line = &mut out[seen.clone()];
@@ -49,5 +51,6 @@ pub fn weights(
             for weight in line {
                 *weight = (*weight - log_sum).exp();
             }
-        });
+        }
+    });
 }

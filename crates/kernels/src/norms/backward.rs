@@ -11,6 +11,7 @@ use crate::sweep::{Step, sweep};
 pub(super) struct Backward<'a> {
     pub operation: &'static str,
     pub dy: &'a [f32],
+    pub beside: Option<&'a [f32]>,
     pub x: &'a [f32],
     pub weight: &'a [f32],
     pub mean: Option<&'a [f32]>,
@@ -25,6 +26,9 @@ impl Backward<'_> {
         fits(self.operation, "dy", self.dy.len(), rows * width);
         fits(self.operation, "x", self.x.len(), rows * width);
         fits(self.operation, "dx", self.dx.len(), rows * width);
+        if let Some(beside) = self.beside {
+            fits(self.operation, "beside", beside.len(), rows * width);
+        }
         fits(self.operation, "dweight", dweight.len(), width);
         if let Some(dbias) = &dbias {
             fits(self.operation, "dbias", dbias.len(), width);
@@ -40,6 +44,7 @@ impl Backward<'_> {
                 Backward {
                     operation: self.operation,
                     dy: &self.dy[numbers.clone()],
+                    beside: self.beside.map(|beside| &beside[numbers.clone()]),
                     x: &self.x[numbers],
                     weight: self.weight,
                     mean: self.mean.map(|mean| &mean[range.clone()]),
@@ -79,6 +84,7 @@ impl WithSimd for Backward<'_> {
         for row in 0..self.inverse.len() {
             let numbers = row * width..(row + 1) * width;
             let (dy, x) = (&self.dy[numbers.clone()], &self.x[numbers.clone()]);
+            let beside = self.beside.map(|beside| &beside[numbers.clone()]);
             let dx = &mut self.dx[numbers];
             let inverse = self.inverse[row];
             let centre = self.mean.map_or(0.0, |mean| mean[row]);
@@ -99,7 +105,10 @@ impl WithSimd for Backward<'_> {
                 let [product] = sweep(simd, &gradient.normalise, [dy, x, self.weight], outputs);
                 gradient.product = product / width as f32;
             }
-            sweep(simd, &gradient, [dy, x, self.weight], [dx]);
+            match beside {
+                Some(beside) => sweep(simd, &gradient, [dy, x, self.weight, beside], [dx]),
+                None => sweep(simd, &gradient, [dy, x, self.weight], [dx]),
+            };
         }
         sums
     }
@@ -146,14 +155,9 @@ struct Gradient {
     product: f32,
 }
 
-impl Step<3, 1, 0> for Gradient {
+impl Gradient {
     #[inline(always)]
-    fn step<S: Simd>(
-        &self,
-        simd: S,
-        [dy, x, weight]: [S::f32s; 3],
-        _: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+    fn slope<S: Simd>(&self, simd: S, dy: S::f32s, x: S::f32s, weight: S::f32s) -> S::f32s {
         let normal = self.normalise.normal(simd, x);
         let dnormal = simd.mul_f32s(dy, weight);
         let along = simd.mul_add_e_f32s(
@@ -162,6 +166,30 @@ impl Step<3, 1, 0> for Gradient {
             simd.splat_f32s(self.mean),
         );
         let inverse = simd.splat_f32s(self.normalise.inverse);
-        ([simd.mul_f32s(simd.sub_f32s(dnormal, along), inverse)], [])
+        simd.mul_f32s(simd.sub_f32s(dnormal, along), inverse)
+    }
+}
+
+impl Step<3, 1, 0> for Gradient {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [dy, x, weight]: [S::f32s; 3],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([self.slope(simd, dy, x, weight)], [])
+    }
+}
+
+impl Step<4, 1, 0> for Gradient {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [dy, x, weight, beside]: [S::f32s; 4],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([simd.add_f32s(self.slope(simd, dy, x, weight), beside)], [])
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::checks::{both, close, close_slopes, dot, few, numbers, panic_of, shapes, slopes, wide};
+use crate::threads;
 use proptest::prelude::*;
 
 const EPSILON: f32 = 1e-5;
@@ -68,6 +69,7 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
         let wanted = has_bias.then_some(dbias.as_mut_slice());
         layer_norm_backward(
             dy,
+            None,
             x,
             weight,
             &mean,
@@ -128,8 +130,20 @@ fn check_rms(inputs: &Inputs, rows: usize) {
         let gradients =
             naive::rms_norm_backward(&wide(dy), &wide(x), &wide(weight), &wide(&inverse));
         let (mut dx, mut dweight) = (vec![f32::NAN; x.len()], vec![f32::NAN; weight.len()]);
-        rms_norm_backward(dy, x, weight, &inverse, &mut dx, &mut dweight);
+        rms_norm_backward(dy, None, x, weight, &inverse, &mut dx, &mut dweight);
         close("dx", &dx, &gradients.dx, row);
+        let alone = dx.clone();
+        rms_norm_backward(
+            dy,
+            Some(residual),
+            x,
+            weight,
+            &inverse,
+            &mut dx,
+            &mut dweight,
+        );
+        let both: Vec<f32> = alone.iter().zip(residual).map(|(a, b)| a + b).collect();
+        assert_eq!(dx, both);
         close("dweight", &dweight, &gradients.dweight, sum_of_rows);
 
         let (mut sum, mut sum_y) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
@@ -229,19 +243,21 @@ fn nan_and_infinity_spoil_their_row_and_no_other() {
 fn gradients_do_not_depend_on_scheduling() {
     let (rows, width) = (1031, 65);
     let Inputs { x, weight, dy, .. } = Inputs::new(rows, width, 3);
-    let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        pool.install(|| {
-            let (mut dx, mut dweight) = (vec![0.0; x.len()], vec![0.0; width]);
-            rms_norm_backward(&dy, &x, &weight, &vec![0.7; rows], &mut dx, &mut dweight);
-            (dx, dweight)
-        })
+    let run = || {
+        let (mut dx, mut dweight) = (vec![0.0; x.len()], vec![0.0; width]);
+        rms_norm_backward(
+            &dy,
+            None,
+            &x,
+            &weight,
+            &vec![0.7; rows],
+            &mut dx,
+            &mut dweight,
+        );
+        (dx, dweight)
     };
-    let once = run(1);
-    assert!(once == run(2) && once == run(5));
+    let once = threads::alone(run);
+    assert!((0..5).all(|_| run() == once));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Multi-head attention (Vaswani et al. 2017), also with grouped key-value heads (Ainslie et al. 2023).
 
-use attentive_tensor::{apply_weights, attention, attention_weights, dropout, rotary};
+use attentive_tensor::{
+    Scores, apply_weights, attention, attention_weights, dropout, rotary, three_linears,
+};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -128,9 +130,15 @@ impl MultiHead {
     /// Self-attention of `x` `[batch, length, width]`, as layer number `layer`.
     pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
         let [batch, length, _] = x.dims();
-        let mut query = self.split(self.query.forward(x.clone()), self.heads);
-        let mut key = self.split(self.key.forward(x.clone()), self.key_value_heads);
-        let mut value = self.split(self.value.forward(x), self.key_value_heads);
+        let maps = [
+            self.query.operands(),
+            self.key.operands(),
+            self.value.operands(),
+        ];
+        let [query, key, value] = three_linears(x, maps);
+        let mut query = self.split(query, self.heads);
+        let mut key = self.split(key, self.key_value_heads);
+        let mut value = self.split(value, self.key_value_heads);
         if let Some(angles) = &pass.rotary {
             query = rotary(query, angles);
             key = rotary(key, angles);
@@ -154,24 +162,17 @@ impl MultiHead {
         pass: &mut Pass,
     ) -> Tensor<4> {
         let scale = 1.0 / (self.head_width as f64).sqrt();
+        let scores = Scores::new(pass.mask.clone(), scale);
         match pass.observer.as_deref_mut() {
             Some(observer) if observer.wants_weights(layer) => {
-                let weights = attention_weights(query, key, &pass.mask, scale);
+                let weights = attention_weights(query, key, &scores);
                 let weights = observer.weights(layer, weights);
                 let randomness = pass.randomness.as_deref_mut();
                 apply_weights(dropout(weights, self.dropout, randomness), value)
             }
             _ => {
                 let randomness = pass.randomness.as_deref_mut();
-                attention(
-                    query,
-                    key,
-                    value,
-                    &pass.mask,
-                    scale,
-                    self.dropout,
-                    randomness,
-                )
+                attention(query, key, value, &scores, self.dropout, randomness)
             }
         }
     }

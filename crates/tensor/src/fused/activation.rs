@@ -8,10 +8,10 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, numbers, record, tensor};
+use super::{buffer, dense, numbers, record, recycle, tensor};
 use crate::Activation;
 
-fn kernel(kind: Activation) -> kernels::Activation {
+pub(super) fn kernel(kind: Activation) -> kernels::Activation {
     match kind {
         Activation::Relu => kernels::Activation::Relu,
         Activation::Gelu => kernels::Activation::Gelu,
@@ -22,7 +22,7 @@ fn kernel(kind: Activation) -> kernels::Activation {
 
 pub(super) fn forward(x: &FlexTensor, kind: Activation) -> FlexTensor {
     let x = dense(x);
-    let mut y = vec![0.0; numbers(&x).len()];
+    let mut y = buffer(numbers(&x).len());
     kernels::activate(kernel(kind), numbers(&x), &mut y);
     tensor(y, x.layout().shape().clone())
 }
@@ -44,19 +44,20 @@ impl Backward<Flex, 1> for Plain {
     type State = FlexTensor;
 
     fn backward(self, ops: Ops<FlexTensor, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let x = &ops.state;
+        let x = ops.state;
         let dy = dense(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
-            let mut dx = vec![0.0; numbers(x).len()];
-            kernels::activate_backward(kernel(self.0), numbers(x), numbers(&dy), &mut dx);
+            let mut dx = buffer(numbers(&x).len());
+            kernels::activate_backward(kernel(self.0), numbers(&x), numbers(&dy), &mut dx);
             gradients.register::<Flex>(parent.id, tensor(dx, x.layout().shape().clone()));
         }
+        recycle([x, dy]);
     }
 }
 
 pub(super) fn gated(gate: &FlexTensor, up: &FlexTensor, kind: Activation) -> FlexTensor {
     let (gate, up) = (dense(gate), dense(up));
-    let mut y = vec![0.0; numbers(&gate).len()];
+    let mut y = buffer(numbers(&gate).len());
     kernels::gated(kernel(kind), numbers(&gate), numbers(&up), &mut y);
     tensor(y, gate.layout().shape().clone())
 }
@@ -80,15 +81,15 @@ impl Backward<Flex, 2> for Gated {
     type State = (FlexTensor, FlexTensor);
 
     fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (gate, up) = &ops.state;
+        let (gate, up) = ops.state;
         let dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let count = numbers(gate).len();
-        let (mut dgate, mut dup) = (vec![0.0; count], vec![0.0; count]);
+        let count = numbers(&gate).len();
+        let (mut dgate, mut dup) = (buffer(count), buffer(count));
         let kind = kernel(self.0);
         kernels::gated_backward(
             kind,
-            numbers(gate),
-            numbers(up),
+            numbers(&gate),
+            numbers(&up),
             numbers(&dy),
             &mut dgate,
             &mut dup,
@@ -99,5 +100,6 @@ impl Backward<Flex, 2> for Gated {
                     .register::<Flex>(parent.id, tensor(slopes, gate.layout().shape().clone()));
             }
         }
+        recycle([gate, up, dy]);
     }
 }

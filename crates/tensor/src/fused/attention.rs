@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
-use attentive_kernels::attention::{self, Heads, Masking, Options, Shape, Strides, WeightDropout};
+use attentive_kernels::attention::{
+    self, Bias, Heads, Masking, Options, Shape, Strides, WeightDropout,
+};
 use attentive_kernels::dropout::Dropout;
+use attentive_kernels::elementwise;
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
@@ -11,27 +14,28 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, record, tensor};
+use super::{buffer, dense, is_present, numbers, record, recycle, tensor};
 
 /// All that decides an attention besides queries, keys and values.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionOptions {
     pub scale: f64,
     pub causal: bool,
+    pub window: Option<usize>,
     pub keys: Option<Vec<Range<usize>>>,
     pub dropout: Option<(f64, [u32; 2])>,
 }
 
 impl AttentionOptions {
-    fn for_kernel(&self) -> Options<'_> {
+    fn for_kernel<'a>(&'a self, bias: Option<Bias<'a>>) -> Options<'a> {
         Options {
             scale: self.scale as f32,
             mask: Masking {
                 causal: self.causal,
-                window: None,
+                window: self.window,
                 keys: self.keys.as_deref(),
             },
-            bias: None,
+            bias,
             dropout: self.dropout.map(|(probability, key)| WeightDropout {
                 dropout: Dropout::new(probability as f32),
                 key,
@@ -50,18 +54,20 @@ pub(super) fn forward(
     query: &FlexTensor,
     key: &FlexTensor,
     value: &FlexTensor,
+    bias: &FlexTensor,
     options: &AttentionOptions,
 ) -> Attended {
     let [query, key, value] = [query, key, value].map(rows_dense);
+    let bias = dense(bias);
     let shape = shape(&query, &key, &value);
-    let mut log_sums = vec![0.0; shape.batch * shape.heads * shape.queries];
-    let mut context = vec![0.0; log_sums.len() * shape.value_width];
+    let mut log_sums = buffer(shape.batch * shape.heads * shape.queries);
+    let mut context = buffer(log_sums.len() * shape.value_width);
     // Positions outside heads, as the output projection reads them.
     let strides = Strides::length_first(shape.heads, shape.queries, shape.value_width);
     attention::forward(
         &shape,
         [heads(&query), heads(&key), heads(&value)],
-        &options.for_kernel(),
+        &options.for_kernel(repeated(&bias)),
         &mut context,
         strides,
         &mut log_sums,
@@ -82,27 +88,27 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     query: FloatTensor<Autodiff<Flex, C>>,
     key: FloatTensor<Autodiff<Flex, C>>,
     value: FloatTensor<Autodiff<Flex, C>>,
+    bias: FloatTensor<Autodiff<Flex, C>>,
     options: AttentionOptions,
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let (query, query_node) = query.into_parts();
     let (key, key_node) = key.into_parts();
     let (value, value_node) = value.into_parts();
+    let (bias, bias_node) = bias.into_parts();
     let [query, key, value] = [&query, &key, &value].map(rows_dense);
-    let Attended { context, log_sums } = forward(&query, &key, &value, &options);
+    let bias = dense(&bias);
+    let Attended { context, log_sums } = forward(&query, &key, &value, &bias, &options);
     let state = || Saved {
         query,
         key,
         value,
+        bias,
         context: context.clone(),
         log_sums,
         options,
     };
-    record::<C, _, 3>(
-        Attention,
-        [query_node, key_node, value_node],
-        context.clone(),
-        state,
-    )
+    let nodes = [query_node, key_node, value_node, bias_node];
+    record::<C, _, 4>(Attention, nodes, context.clone(), state)
 }
 
 #[derive(Debug)]
@@ -113,16 +119,17 @@ struct Saved {
     query: FlexTensor,
     key: FlexTensor,
     value: FlexTensor,
+    bias: FlexTensor,
     context: FlexTensor,
     log_sums: Vec<f32>,
     options: AttentionOptions,
 }
 
-impl Backward<Flex, 3> for Attention {
+impl Backward<Flex, 4> for Attention {
     type State = Saved;
 
-    fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let saved = &ops.state;
+    fn backward(self, ops: Ops<Saved, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let saved = ops.state;
         let upstream = rows_dense(&gradients.consume::<Flex>(&ops.node));
         let shape = shape(&saved.query, &saved.key, &saved.value);
         let Shape {
@@ -134,15 +141,20 @@ impl Backward<Flex, 3> for Attention {
             head_width,
             value_width,
         } = shape;
-        let mut dquery = vec![0.0; batch * query_heads * queries * head_width];
-        let mut dkey = vec![0.0; batch * key_value_heads * keys * head_width];
-        let mut dvalue = vec![0.0; batch * key_value_heads * keys * value_width];
+        let mut dquery = buffer(batch * query_heads * queries * head_width);
+        let mut dkey = buffer(batch * key_value_heads * keys * head_width);
+        let mut dvalue = buffer(batch * key_value_heads * keys * value_width);
+        let [.., bias_parent] = &ops.parents;
+        // Zeros: the kernel does not touch the pairs that the mask forbids.
+        let mut dbias = bias_parent
+            .as_ref()
+            .map(|_| vec![0.0; batch * query_heads * queries * keys]);
         attention::backward(
             &shape,
             [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
             [heads(&saved.context), heads(&upstream)],
             &saved.log_sums,
-            &saved.options.for_kernel(),
+            &saved.options.for_kernel(repeated(&saved.bias)),
             attention::Gradients {
                 query: &mut dquery,
                 query_strides: Strides::length_first(query_heads, queries, head_width),
@@ -150,20 +162,72 @@ impl Backward<Flex, 3> for Attention {
                 key_strides: Strides::length_first(key_value_heads, keys, head_width),
                 value: &mut dvalue,
                 value_strides: Strides::length_first(key_value_heads, keys, value_width),
-                bias: None,
+                bias: dbias.as_deref_mut(),
             },
         );
         let slopes = [
-            length_first(dquery, batch, query_heads, queries, head_width),
-            length_first(dkey, batch, key_value_heads, keys, head_width),
-            length_first(dvalue, batch, key_value_heads, keys, value_width),
+            Some(length_first(
+                dquery,
+                batch,
+                query_heads,
+                queries,
+                head_width,
+            )),
+            Some(length_first(dkey, batch, key_value_heads, keys, head_width)),
+            Some(length_first(
+                dvalue,
+                batch,
+                key_value_heads,
+                keys,
+                value_width,
+            )),
+            dbias.map(|dbias| summed(&dbias, &shape, &saved.bias)),
         ];
         for (parent, slopes) in ops.parents.iter().zip(slopes) {
-            if let Some(parent) = parent {
+            if let (Some(parent), Some(slopes)) = (parent, slopes) {
                 gradients.register::<Flex>(parent.id, slopes);
             }
         }
+        let Saved {
+            query,
+            key,
+            value,
+            context,
+            ..
+        } = saved;
+        recycle([query, key, value, context, upstream]);
     }
+}
+
+/// A bias `[batch or 1, heads or 1, queries, keys]` as the kernel reads it; none if it is empty.
+fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
+    if !is_present(bias) {
+        return None;
+    }
+    let shape = bias.layout().shape();
+    let matrix = shape[2] * shape[3];
+    let stride = |axis: usize, size: usize| if shape[axis] == 1 { 0 } else { size };
+    Some(Bias {
+        data: numbers(bias),
+        batch_stride: stride(0, shape[1] * matrix),
+        head_stride: stride(1, matrix),
+    })
+}
+
+/// The gradient of each pair of each head, added up to the shape of the bias.
+fn summed(slopes: &[f32], shape: &Shape, bias: &FlexTensor) -> FlexTensor {
+    let sizes = bias.layout().shape();
+    let matrix = shape.queries * shape.keys;
+    let mut sums = vec![0.0; sizes.num_elements()];
+    for (index, slopes) in slopes.chunks_exact(matrix.max(1)).enumerate() {
+        let (batch, head) = (
+            index / shape.heads % sizes[0],
+            index % shape.heads % sizes[1],
+        );
+        let start = (batch * sizes[1] + head) * matrix;
+        elementwise::add_assign(&mut sums[start..start + matrix], slopes);
+    }
+    tensor(sums, sizes.clone())
 }
 
 /// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`.

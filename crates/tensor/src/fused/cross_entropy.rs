@@ -8,7 +8,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, integers, numbers, record, rows_and_width, tensor};
+use super::{buffer, dense, integers, numbers, record, recycle, rows_and_width, tensor};
 use crate::IGNORED_TARGET;
 
 /// The result, and what the backward pass needs.
@@ -22,7 +22,7 @@ pub(super) fn forward(logits: &FlexTensor, targets: &FlexTensor, smoothing: f64)
     let logits = dense(logits);
     let targets = integers(targets);
     let (rows, vocabulary) = rows_and_width(&logits);
-    let (mut losses, mut log_sums) = (vec![0.0; rows], vec![0.0; rows]);
+    let (mut losses, mut log_sums) = (buffer(rows), buffer(rows));
     kernels::cross_entropy(
         numbers(&logits),
         &targets,
@@ -73,16 +73,16 @@ impl Backward<Flex, 1> for CrossEntropy {
     type State = (FlexTensor, Vec<i64>, Vec<f32>);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (logits, targets, log_sums) = &ops.state;
+        let (logits, targets, log_sums) = ops.state;
         let upstream = dense(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
-            let (rows, vocabulary) = rows_and_width(logits);
-            let scale = f64::from(numbers(&upstream)[0]) / counted(targets);
-            let mut slopes = vec![0.0; rows * vocabulary];
+            let (rows, vocabulary) = rows_and_width(&logits);
+            let scale = f64::from(numbers(&upstream)[0]) / counted(&targets);
+            let mut slopes = buffer(rows * vocabulary);
             kernels::cross_entropy_backward(
-                numbers(logits),
-                targets,
-                log_sums,
+                numbers(&logits),
+                &targets,
+                &log_sums,
                 vocabulary,
                 self.0 as f32,
                 scale as f32,
@@ -90,5 +90,6 @@ impl Backward<Flex, 1> for CrossEntropy {
             );
             gradients.register::<Flex>(parent.id, tensor(slopes, [rows, vocabulary]));
         }
+        recycle([logits]);
     }
 }

@@ -8,11 +8,11 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, numbers, record, tensor};
+use super::{buffer, dense, numbers, record, recycle, tensor};
 
 pub(super) fn forward(x: &FlexTensor, probability: f64, key: [u32; 2]) -> FlexTensor {
     let x = dense(x);
-    let mut y = vec![0.0; numbers(&x).len()];
+    let mut y = buffer(numbers(&x).len());
     dropout(numbers(&x), probability as f32, key, &mut y);
     tensor(y, x.layout().shape().clone())
 }
@@ -39,5 +39,6 @@ impl Backward<Flex, 1> for Dropout {
         if let [Some(parent)] = &ops.parents {
             gradients.register::<Flex>(parent.id, forward(&dy, probability, key));
         }
+        recycle([dy]);
     }
 }

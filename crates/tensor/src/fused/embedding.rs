@@ -8,14 +8,14 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, integers, numbers, record, rows_and_width, tensor};
+use super::{buffer, dense, integers, numbers, record, recycle, rows_and_width, tensor};
 
 pub(super) fn forward(table: &FlexTensor, ids: &FlexTensor) -> FlexTensor {
     let table = dense(table);
     let (_, width) = rows_and_width(&table);
     let shape = ids.layout().shape();
     let [batch, length] = [shape[0], shape[1]];
-    let mut out = vec![0.0; batch * length * width];
+    let mut out = buffer(batch * length * width);
     kernels::gather(numbers(&table), width, &integers(ids), &mut out);
     tensor(out, [batch, length, width])
 }
@@ -42,9 +42,10 @@ impl Backward<Flex, 1> for Embedding {
         let (ids, [rows, width]) = &ops.state;
         let dy = dense(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
-            let mut slopes = vec![0.0; rows * width];
+            let mut slopes = buffer(rows * width);
             kernels::gather_backward(numbers(&dy), *width, ids, &mut slopes);
             gradients.register::<Flex>(parent.id, tensor(slopes, [*rows, *width]));
         }
+        recycle([dy]);
     }
 }

@@ -1,14 +1,21 @@
-//! Linear maps.
+//! Linear maps: alone, with an activation, gated, and several of one input.
 
+use attentive_kernels::Onto;
+use attentive_kernels::activation as kernels;
 use attentive_kernels::linear::{self, Gradients as Slopes, Shape};
-use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
+use burn::backend::autodiff::{Autodiff, NodeId};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, numbers, record, rows_and_width, tensor};
+use super::activation::kernel;
+use super::outputs::{Slots, record_several};
+use super::{buffer, dense, numbers, present, record, recycle, rows_and_width, tensor};
+use crate::Activation;
+
+type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
 fn shape(x: &FlexTensor, weight: &FlexTensor) -> Shape {
     let (rows, input) = rows_and_width(x);
@@ -20,85 +27,290 @@ fn shape(x: &FlexTensor, weight: &FlexTensor) -> Shape {
     }
 }
 
-pub(super) fn forward(
+/// `x · weightᵀ + bias`, where an empty bias is none.
+pub(super) fn forward(x: &FlexTensor, weight: &FlexTensor, bias: &FlexTensor) -> FlexTensor {
+    activated(x, weight, bias, None, false).0
+}
+
+/// With an activation, and on request with what it was applied to.
+pub(super) fn activated(
     x: &FlexTensor,
     weight: &FlexTensor,
-    bias: Option<&FlexTensor>,
-) -> FlexTensor {
-    let (x, weight, bias) = (dense(x), dense(weight), bias.map(dense));
+    bias: &FlexTensor,
+    activation: Option<Activation>,
+    keep: bool,
+) -> (FlexTensor, Option<FlexTensor>) {
+    let (x, weight, bias) = (dense(x), dense(weight), dense(bias));
     let shape = shape(&x, &weight);
-    let mut y = vec![0.0; shape.rows * shape.output];
-    let bias = bias.as_ref().map(numbers);
+    let sizes = [shape.rows, shape.output];
+    let mut y = buffer(shape.rows * shape.output);
+    let mut before = keep.then(|| buffer(y.len()));
     linear::forward(
         shape,
         numbers(&x),
         numbers(&weight),
-        bias,
-        None,
-        None,
+        present(&bias),
+        activation.map(kernel),
+        before.as_deref_mut(),
         &mut y,
     );
-    tensor(y, [shape.rows, shape.output])
+    (tensor(y, sizes), before.map(|before| tensor(before, sizes)))
+}
+
+/// `activation(x · gateᵀ) · (x · upᵀ)`, and the two products.
+pub(super) fn gated(
+    x: &FlexTensor,
+    [gate, gate_bias]: [&FlexTensor; 2],
+    [up, up_bias]: [&FlexTensor; 2],
+    kind: Activation,
+) -> [FlexTensor; 3] {
+    let (gate, up) = (forward(x, gate, gate_bias), forward(x, up, up_bias));
+    let mut y = buffer(numbers(&gate).len());
+    kernels::gated(kernel(kind), numbers(&gate), numbers(&up), &mut y);
+    [tensor(y, gate.layout().shape().clone()), gate, up]
+}
+
+/// One map on the way back: what it was applied to is shared, its own operands and who wants their gradients are here.
+struct Map<'a> {
+    weight: &'a FlexTensor,
+    /// Of weight and bias.
+    parents: [Option<NodeId>; 2],
+}
+
+impl Map<'_> {
+    /// Registers the gradients of weight and bias, and adds that of the input to `dx`.
+    fn backward(
+        &self,
+        x: &FlexTensor,
+        dy: FlexTensor,
+        dx: Option<(&mut [f32], Onto)>,
+        gradients: &mut Gradients,
+    ) {
+        let shape = shape(x, self.weight);
+        let sizes = [shape.output * shape.input, shape.output];
+        let mut slopes: [Option<Vec<f32>>; 2] =
+            std::array::from_fn(|i| self.parents[i].map(|_| buffer(sizes[i])));
+        let [dweight, dbias] = &mut slopes;
+        let wanted = Slopes {
+            x: dx,
+            weight: dweight.as_deref_mut(),
+            bias: dbias.as_deref_mut(),
+        };
+        linear::backward(
+            shape,
+            numbers(&dy),
+            numbers(x),
+            numbers(self.weight),
+            wanted,
+        );
+        recycle([dy]);
+        let shapes = [vec![shape.output, shape.input], vec![shape.output]];
+        for ((parent, slopes), shape) in self.parents.iter().zip(slopes).zip(shapes) {
+            if let (Some(parent), Some(slopes)) = (parent, slopes) {
+                gradients.register::<Flex>(*parent, tensor(slopes, shape));
+            }
+        }
+    }
+}
+
+impl Map<'_> {
+    /// For a map whose output the loss does not depend on: whoever made its operands still waits for their gradients.
+    fn register_zeros(&self, gradients: &mut Gradients) {
+        let shape = self.weight.layout().shape();
+        let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
+        for (parent, shape) in self.parents.iter().zip(shapes) {
+            if let Some(parent) = parent {
+                let zeros = vec![0.0; shape.iter().product()];
+                gradients.register::<Flex>(*parent, tensor(zeros, shape));
+            }
+        }
+    }
+}
+
+/// The backward passes of maps of one input: the gradients of the input are added up inside the products.
+fn backward_of_maps<'a>(
+    x: FlexTensor,
+    parent: Option<NodeId>,
+    maps: impl IntoIterator<Item = (Map<'a>, FlexTensor)>,
+    gradients: &mut Gradients,
+) {
+    let (rows, width) = rows_and_width(&x);
+    let mut dx = parent.map(|_| buffer(rows * width));
+    let mut onto = Onto::Replace;
+    for (map, dy) in maps {
+        map.backward(&x, dy, dx.as_deref_mut().map(|dx| (dx, onto)), gradients);
+        onto = Onto::Add;
+    }
+    if let (Some(parent), Some(mut dx)) = (parent, dx) {
+        if onto == Onto::Replace {
+            dx.fill(0.0);
+        }
+        gradients.register::<Flex>(parent, tensor(dx, [rows, width]));
+    }
+    recycle([x]);
 }
 
 pub(super) fn tracked<C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<Flex, C>>,
-    weight: FloatTensor<Autodiff<Flex, C>>,
-    bias: Option<FloatTensor<Autodiff<Flex, C>>>,
-) -> FloatTensor<Autodiff<Flex, C>> {
+    x: Tracked<C>,
+    weight: Tracked<C>,
+    bias: Tracked<C>,
+    activation: Option<Activation>,
+) -> Tracked<C> {
     let (x, x_node) = x.into_parts();
     let (weight, weight_node) = weight.into_parts();
+    let (bias, bias_node) = bias.into_parts();
     let (x, weight) = (dense(&x), dense(&weight));
-    match bias.map(|bias| bias.into_parts()) {
-        Some((bias, bias_node)) => {
-            let output = forward(&x, &weight, Some(&bias));
-            record::<C, _, 3>(Linear, [x_node, weight_node, bias_node], output, || {
-                (x, weight)
-            })
-        }
-        None => {
-            let output = forward(&x, &weight, None);
-            record::<C, _, 2>(Linear, [x_node, weight_node], output, || (x, weight))
-        }
-    }
+    let (output, before) = activated(&x, &weight, &bias, activation, activation.is_some());
+    let nodes = [x_node, weight_node, bias_node];
+    record::<C, _, 3>(Linear, nodes, output, || Saved {
+        x,
+        weight,
+        activation: activation.zip(before),
+    })
 }
 
 #[derive(Debug)]
 struct Linear;
 
-/// Two inputs, or three with a bias.
-impl<const N: usize> Backward<Flex, N> for Linear {
-    type State = (FlexTensor, FlexTensor);
+#[derive(Clone, Debug)]
+struct Saved {
+    x: FlexTensor,
+    weight: FlexTensor,
+    activation: Option<(Activation, FlexTensor)>,
+}
 
-    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (x, weight) = &ops.state;
-        let shape = shape(x, weight);
-        let dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let sizes = [
-            shape.rows * shape.input,
-            shape.output * shape.input,
-            shape.output,
-        ];
-        let mut slopes: [Option<Vec<f32>>; 3] = std::array::from_fn(|i| {
-            let parent = ops.parents.get(i).and_then(Option::as_ref);
-            parent.map(|_| vec![0.0; sizes[i]])
-        });
-        let [dx, dweight, dbias] = &mut slopes;
-        let wanted = Slopes {
-            x: dx.as_deref_mut(),
-            weight: dweight.as_deref_mut(),
-            bias: dbias.as_deref_mut(),
-        };
-        linear::backward(shape, numbers(&dy), numbers(x), numbers(weight), wanted);
-        let shapes = [
-            vec![shape.rows, shape.input],
-            vec![shape.output, shape.input],
-            vec![shape.output],
-        ];
-        for ((parent, slopes), shape) in ops.parents.iter().zip(slopes).zip(shapes) {
-            if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                gradients.register::<Flex>(parent.id, tensor(slopes, shape));
-            }
+impl Backward<Flex, 3> for Linear {
+    type State = Saved;
+
+    fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let mut dy = dense(&gradients.consume::<Flex>(&ops.node));
+        let Saved {
+            x,
+            weight,
+            activation,
+        } = ops.state;
+        if let Some((kind, before)) = activation {
+            let mut slopes = buffer(numbers(&dy).len());
+            kernels::activate_backward(kernel(kind), numbers(&before), numbers(&dy), &mut slopes);
+            let shape = dy.layout().shape().clone();
+            recycle([std::mem::replace(&mut dy, tensor(slopes, shape))]);
+            recycle([before]);
         }
+        let [parent, weight_parent, bias_parent] = ops.parents.map(|it| it.map(|it| it.id));
+        let map = Map {
+            weight: &weight,
+            parents: [weight_parent, bias_parent],
+        };
+        backward_of_maps(x, parent, [(map, dy)], gradients);
+    }
+}
+
+pub(super) fn gated_tracked<C: CheckpointStrategy>(
+    x: Tracked<C>,
+    [gate, gate_bias]: [Tracked<C>; 2],
+    [up, up_bias]: [Tracked<C>; 2],
+    kind: Activation,
+) -> Tracked<C> {
+    let (x, x_node) = x.into_parts();
+    let x = dense(&x);
+    let ((gate, gate_node), (gate_bias, gate_bias_node)) =
+        (gate.into_parts(), gate_bias.into_parts());
+    let ((up, up_node), (up_bias, up_bias_node)) = (up.into_parts(), up_bias.into_parts());
+    let (gate, up) = (dense(&gate), dense(&up));
+    let [output, gate_product, up_product] = gated(&x, [&gate, &gate_bias], [&up, &up_bias], kind);
+    let nodes = [x_node, gate_node, gate_bias_node, up_node, up_bias_node];
+    record::<C, _, 5>(Gated(kind), nodes, output, || SavedGated {
+        x,
+        weights: [gate, up],
+        products: [gate_product, up_product],
+    })
+}
+
+#[derive(Debug)]
+struct Gated(Activation);
+
+#[derive(Clone, Debug)]
+struct SavedGated {
+    x: FlexTensor,
+    weights: [FlexTensor; 2],
+    products: [FlexTensor; 2],
+}
+
+impl Backward<Flex, 5> for Gated {
+    type State = SavedGated;
+
+    fn backward(self, ops: Ops<SavedGated, 5>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let dy = dense(&gradients.consume::<Flex>(&ops.node));
+        let SavedGated {
+            x,
+            weights,
+            products: [gate, up],
+        } = ops.state;
+        let count = numbers(&dy).len();
+        let (mut dgate, mut dup) = (buffer(count), buffer(count));
+        kernels::gated_backward(
+            kernel(self.0),
+            numbers(&gate),
+            numbers(&up),
+            numbers(&dy),
+            &mut dgate,
+            &mut dup,
+        );
+        let shape = dy.layout().shape().clone();
+        recycle([dy, gate, up]);
+        let [parent, gate_weight, gate_bias, up_weight, up_bias] =
+            ops.parents.map(|it| it.map(|it| it.id));
+        let parents = [[gate_weight, gate_bias], [up_weight, up_bias]];
+        let slopes = [dgate, dup].map(|slopes| tensor(slopes, shape.clone()));
+        let maps = weights
+            .iter()
+            .zip(parents)
+            .map(|(weight, parents)| Map { weight, parents });
+        backward_of_maps(x, parent, maps.zip(slopes), gradients);
+    }
+}
+
+pub(super) fn three_tracked<C: CheckpointStrategy>(
+    x: Tracked<C>,
+    maps: [[Tracked<C>; 2]; 3],
+) -> [Tracked<C>; 3] {
+    let (x, x_node) = x.into_parts();
+    let x = dense(&x);
+    let [a, b, c] = maps.map(|[weight, bias]| {
+        let ((weight, weight_node), (bias, bias_node)) = (weight.into_parts(), bias.into_parts());
+        let weight = dense(&weight);
+        let output = forward(&x, &weight, &bias);
+        (output, weight, weight_node, bias_node)
+    });
+    let nodes = [x_node, a.2, a.3, b.2, b.3, c.2, c.3];
+    let weights = [a.1, b.1, c.1];
+    record_several::<C, _, 7, 3>(Three, nodes, [a.0, b.0, c.0], |slots| (x, weights, slots))
+}
+
+#[derive(Debug)]
+struct Three;
+
+impl Backward<Flex, 7> for Three {
+    type State = (FlexTensor, [FlexTensor; 3], Slots);
+
+    fn backward(self, ops: Ops<Self::State, 7>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        gradients.consume::<Flex>(&ops.node);
+        let (x, weights, slots) = ops.state;
+        let [parent, operands @ ..] = ops.parents.map(|it| it.map(|it| it.id));
+        let maps = operands.as_chunks::<2>().0.iter().zip(&weights);
+        let maps = maps.map(|([weight_parent, bias_parent], weight)| Map {
+            weight,
+            parents: [*weight_parent, *bias_parent],
+        });
+        let slopes = slots.take::<3>();
+        let wanted = maps.zip(slopes).filter_map(|(map, dy)| match dy {
+            Some(dy) => Some((map, dense(&dy))),
+            None => {
+                map.register_zeros(gradients);
+                None
+            }
+        });
+        let wanted: Vec<_> = wanted.collect();
+        backward_of_maps(x, parent, wanted, gradients);
     }
 }

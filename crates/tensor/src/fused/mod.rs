@@ -1,16 +1,24 @@
 //! The operations on the CPU backend (Flex): one kernel each, with a backward pass written by hand.
 //!
 //! The high-level functions of this crate come here when their tensors are on the CPU in f32, and otherwise compose burn's
-//! own operations. Each file has the forward pass on Flex, what it saves, and the backward pass.
+//! own operations. Each file has the forward pass on Flex, what it saves, and the backward pass. A backward pass takes its
+//! state and the gradient apart and hands the memory in for the next operations ([`buffers`]).
+//!
+//! An extension's tensors cannot be optional: an absent one is empty ([`absent`], [`is_present`]).
 
 mod activation;
+mod add;
 mod attention;
+mod buffers;
+mod calls;
 mod cross_entropy;
 mod dropout;
 mod embedding;
 mod linear;
 mod norm;
+mod outputs;
 mod rotary;
+mod softmax;
 #[cfg(test)]
 mod tests;
 
@@ -20,42 +28,58 @@ use burn::backend::autodiff::ops::{Backward, NodeGuard, OpsKind};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension};
-use burn::tensor::{DType, Int, Shape, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Shape, Tensor, TensorData};
 
 pub(crate) use attention::AttentionOptions;
-pub(crate) use norm::NormKind;
+pub(crate) use buffers::{buffer, recycle};
+pub(crate) use calls::*;
 
-use crate::Activation;
+use crate::{Activation, NormKind};
 
 /// The operations that have a kernel.
 #[backend_extension(Autodiff, Flex)]
 pub(crate) trait FusedOps: Backend {
-    /// `x · weightᵀ` of rows.
-    fn fused_linear(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self>;
-
-    /// `x · weightᵀ + bias` of rows. An extension's tensors cannot be optional.
-    fn fused_linear_bias(
+    /// `activation(x · weightᵀ + bias)` of rows.
+    fn fused_linear(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        activation: MaybeActivation,
     ) -> FloatTensor<Self>;
 
-    /// A normalization of rows.
+    /// `activation(x · gateᵀ + gate_bias) · (x · upᵀ + up_bias)` of rows.
+    fn fused_gated_linear(
+        x: FloatTensor<Self>,
+        gate: FloatTensor<Self>,
+        gate_bias: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+        up_bias: FloatTensor<Self>,
+        kind: Activation,
+    ) -> FloatTensor<Self>;
+
+    /// Three linear maps of the same rows.
+    fn fused_three_linears(
+        x: FloatTensor<Self>,
+        weight1: FloatTensor<Self>,
+        bias1: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        bias2: FloatTensor<Self>,
+        weight3: FloatTensor<Self>,
+        bias3: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// `x + branch`, and its normalization.
     fn fused_norm(
         x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        kind: NormKind,
-        epsilon: f64,
-    ) -> FloatTensor<Self>;
-
-    /// A normalization of rows with a shift.
-    fn fused_norm_bias(
-        x: FloatTensor<Self>,
+        branch: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
         kind: NormKind,
         epsilon: f64,
-    ) -> FloatTensor<Self>;
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// `x + y`
+    fn fused_add(x: FloatTensor<Self>, y: FloatTensor<Self>) -> FloatTensor<Self>;
 
     /// An activation of each number.
     fn fused_activation(x: FloatTensor<Self>, kind: Activation) -> FloatTensor<Self>;
@@ -67,11 +91,15 @@ pub(crate) trait FusedOps: Backend {
         kind: Activation,
     ) -> FloatTensor<Self>;
 
-    /// Attention of heads.
+    /// Softmax of rows.
+    fn fused_softmax(x: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Attention of heads, with a bias on the scores.
     fn fused_attention(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> FloatTensor<Self>;
 
@@ -96,48 +124,104 @@ pub(crate) trait FusedOps: Backend {
     fn fused_dropout(x: FloatTensor<Self>, probability: f64, key: [u32; 2]) -> FloatTensor<Self>;
 }
 
+/// An activation, or none. (A plain `Option` would be taken for an optional tensor.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MaybeActivation(pub Option<Activation>);
+
 impl FusedOps for Flex {
-    fn fused_linear(x: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        linear::forward(&x, &weight, None)
-    }
-
-    fn fused_linear_bias(x: FlexTensor, weight: FlexTensor, bias: FlexTensor) -> FlexTensor {
-        linear::forward(&x, &weight, Some(&bias))
-    }
-
-    fn fused_norm(x: FlexTensor, weight: FlexTensor, kind: NormKind, epsilon: f64) -> FlexTensor {
-        norm::forward(&x, &weight, None, kind, epsilon).output
-    }
-
-    fn fused_norm_bias(
+    fn fused_linear(
         x: FlexTensor,
+        weight: FlexTensor,
+        bias: FlexTensor,
+        activation: MaybeActivation,
+    ) -> FlexTensor {
+        let (y, _) = linear::activated(&x, &weight, &bias, activation.0, false);
+        recycle([x]);
+        y
+    }
+
+    fn fused_gated_linear(
+        x: FlexTensor,
+        gate: FlexTensor,
+        gate_bias: FlexTensor,
+        up: FlexTensor,
+        up_bias: FlexTensor,
+        kind: Activation,
+    ) -> FlexTensor {
+        let [y, gate, up] = linear::gated(&x, [&gate, &gate_bias], [&up, &up_bias], kind);
+        recycle([x, gate, up]);
+        y
+    }
+
+    fn fused_three_linears(
+        x: FlexTensor,
+        weight1: FlexTensor,
+        bias1: FlexTensor,
+        weight2: FlexTensor,
+        bias2: FlexTensor,
+        weight3: FlexTensor,
+        bias3: FlexTensor,
+    ) -> (FlexTensor, FlexTensor, FlexTensor) {
+        let outputs = (
+            linear::forward(&x, &weight1, &bias1),
+            linear::forward(&x, &weight2, &bias2),
+            linear::forward(&x, &weight3, &bias3),
+        );
+        recycle([x]);
+        outputs
+    }
+
+    fn fused_norm(
+        x: FlexTensor,
+        branch: FlexTensor,
         weight: FlexTensor,
         bias: FlexTensor,
         kind: NormKind,
         epsilon: f64,
-    ) -> FlexTensor {
-        norm::forward(&x, &weight, Some(&bias), kind, epsilon).output
+    ) -> (FlexTensor, FlexTensor) {
+        let normed = norm::forward(&x, &branch, &weight, &bias, kind, epsilon);
+        recycle([x, branch]);
+        (normed.sum, normed.output)
+    }
+
+    fn fused_add(x: FlexTensor, y: FlexTensor) -> FlexTensor {
+        add::forward(x, y)
     }
 
     fn fused_activation(x: FlexTensor, kind: Activation) -> FlexTensor {
-        activation::forward(&x, kind)
+        let y = activation::forward(&x, kind);
+        recycle([x]);
+        y
     }
 
     fn fused_gated(gate: FlexTensor, up: FlexTensor, kind: Activation) -> FlexTensor {
-        activation::gated(&gate, &up, kind)
+        let y = activation::gated(&gate, &up, kind);
+        recycle([gate, up]);
+        y
+    }
+
+    fn fused_softmax(x: FlexTensor) -> FlexTensor {
+        let y = softmax::forward(&x);
+        recycle([x]);
+        y
     }
 
     fn fused_attention(
         query: FlexTensor,
         key: FlexTensor,
         value: FlexTensor,
+        bias: FlexTensor,
         options: AttentionOptions,
     ) -> FlexTensor {
-        attention::forward(&query, &key, &value, &options).context
+        let context = attention::forward(&query, &key, &value, &bias, &options).context;
+        recycle([query, key, value]);
+        context
     }
 
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
-        cross_entropy::forward(&logits, &targets, smoothing).mean
+        let mean = cross_entropy::forward(&logits, &targets, smoothing).mean;
+        recycle([logits]);
+        mean
     }
 
     fn fused_embedding(table: FlexTensor, ids: FlexTensor) -> FlexTensor {
@@ -145,7 +229,9 @@ impl FusedOps for Flex {
     }
 
     fn fused_rotary(x: FlexTensor, cosine: FlexTensor, sine: FlexTensor) -> FlexTensor {
-        rotary::forward(&x, &cosine, &sine)
+        let y = rotary::forward(&x, &cosine, &sine);
+        recycle([x]);
+        y
     }
 
     fn fused_dropout(x: FlexTensor, probability: f64, key: [u32; 2]) -> FlexTensor {
@@ -154,35 +240,52 @@ impl FusedOps for Flex {
 }
 
 impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
-    fn fused_linear(x: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
-        linear::tracked::<C>(x, weight, None)
-    }
-
-    fn fused_linear_bias(
+    fn fused_linear(
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        activation: MaybeActivation,
     ) -> FloatTensor<Self> {
-        linear::tracked::<C>(x, weight, Some(bias))
+        linear::tracked::<C>(x, weight, bias, activation.0)
+    }
+
+    fn fused_gated_linear(
+        x: FloatTensor<Self>,
+        gate: FloatTensor<Self>,
+        gate_bias: FloatTensor<Self>,
+        up: FloatTensor<Self>,
+        up_bias: FloatTensor<Self>,
+        kind: Activation,
+    ) -> FloatTensor<Self> {
+        linear::gated_tracked::<C>(x, [gate, gate_bias], [up, up_bias], kind)
+    }
+
+    fn fused_three_linears(
+        x: FloatTensor<Self>,
+        weight1: FloatTensor<Self>,
+        bias1: FloatTensor<Self>,
+        weight2: FloatTensor<Self>,
+        bias2: FloatTensor<Self>,
+        weight3: FloatTensor<Self>,
+        bias3: FloatTensor<Self>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let maps = [[weight1, bias1], [weight2, bias2], [weight3, bias3]];
+        linear::three_tracked::<C>(x, maps).into()
     }
 
     fn fused_norm(
         x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        kind: NormKind,
-        epsilon: f64,
-    ) -> FloatTensor<Self> {
-        norm::tracked::<C>(x, weight, None, kind, epsilon)
-    }
-
-    fn fused_norm_bias(
-        x: FloatTensor<Self>,
+        branch: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
         kind: NormKind,
         epsilon: f64,
-    ) -> FloatTensor<Self> {
-        norm::tracked::<C>(x, weight, Some(bias), kind, epsilon)
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        norm::tracked::<C>(x, branch, weight, bias, kind, epsilon).into()
+    }
+
+    fn fused_add(x: FloatTensor<Self>, y: FloatTensor<Self>) -> FloatTensor<Self> {
+        add::tracked::<C>(x, y)
     }
 
     fn fused_activation(x: FloatTensor<Self>, kind: Activation) -> FloatTensor<Self> {
@@ -197,13 +300,18 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         activation::gated_tracked::<C>(gate, up, kind)
     }
 
+    fn fused_softmax(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        softmax::tracked::<C>(x)
+    }
+
     fn fused_attention(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
-        attention::tracked::<C>(query, key, value, options)
+        attention::tracked::<C>(query, key, value, bias, options)
     }
 
     fn fused_cross_entropy(
@@ -241,98 +349,6 @@ pub(crate) fn has_kernels<const D: usize>(x: &Tensor<D>) -> bool {
     matches!(device.as_dispatch(), DispatchDevice::Flex(_)) && x.dtype() == DType::F32
 }
 
-/// `x · weightᵀ + bias` of rows.
-pub(crate) fn linear(x: Tensor<2>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<2> {
-    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
-        Some(bias) => Dispatch::fused_linear_bias(x, weight, bias.into_dispatch()),
-        None => Dispatch::fused_linear(x, weight),
-    })
-}
-
-/// A normalization of the last axis.
-pub(crate) fn norm<const D: usize>(
-    x: Tensor<D>,
-    weight: Tensor<1>,
-    bias: Option<Tensor<1>>,
-    kind: NormKind,
-    epsilon: f64,
-) -> Tensor<D> {
-    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-    Tensor::from_dispatch(match bias {
-        Some(bias) => Dispatch::fused_norm_bias(x, weight, bias.into_dispatch(), kind, epsilon),
-        None => Dispatch::fused_norm(x, weight, kind, epsilon),
-    })
-}
-
-/// An activation of each number.
-pub(crate) fn activate<const D: usize>(x: Tensor<D>, kind: Activation) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_activation(x.into_dispatch(), kind))
-}
-
-/// `activation(gate) · up`
-pub(crate) fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Activation) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_gated(
-        gate.into_dispatch(),
-        up.into_dispatch(),
-        kind,
-    ))
-}
-
-/// Attention of heads.
-pub(crate) fn attend(
-    query: Tensor<4>,
-    key: Tensor<4>,
-    value: Tensor<4>,
-    options: AttentionOptions,
-) -> Tensor<4> {
-    Tensor::from_dispatch(Dispatch::fused_attention(
-        query.into_dispatch(),
-        key.into_dispatch(),
-        value.into_dispatch(),
-        options,
-    ))
-}
-
-/// Mean cross-entropy of rows.
-pub(crate) fn mean_cross_entropy(
-    logits: Tensor<2>,
-    targets: Tensor<1, Int>,
-    smoothing: f64,
-) -> Tensor<1> {
-    Tensor::from_dispatch(Dispatch::fused_cross_entropy(
-        logits.into_dispatch(),
-        targets.into_dispatch(),
-        smoothing,
-    ))
-}
-
-/// Rows of a table.
-pub(crate) fn embed(table: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
-    Tensor::from_dispatch(Dispatch::fused_embedding(
-        table.into_dispatch(),
-        ids.into_dispatch(),
-    ))
-}
-
-/// Rotation of pairs by angles.
-pub(crate) fn rotate(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor<4> {
-    Tensor::from_dispatch(Dispatch::fused_rotary(
-        x.into_dispatch(),
-        cosine.into_dispatch(),
-        sine.into_dispatch(),
-    ))
-}
-
-/// Zeroes numbers at random.
-pub(crate) fn drop_numbers<const D: usize>(
-    x: Tensor<D>,
-    probability: f64,
-    key: [u32; 2],
-) -> Tensor<D> {
-    Tensor::from_dispatch(Dispatch::fused_dropout(x.into_dispatch(), probability, key))
-}
-
 /// Records an operation and what its backward pass needs.
 fn record<C: CheckpointStrategy, O: Backward<Flex, N>, const N: usize>(
     operation: O,
@@ -349,6 +365,24 @@ fn record<C: CheckpointStrategy, O: Backward<Flex, N>, const N: usize>(
 /// A tensor whose numbers follow each other.
 fn dense(x: &FlexTensor) -> FlexTensor {
     x.to_contiguous()
+}
+
+/// The same, of a tensor that the caller has no more use for: it stays the only holder of its memory.
+fn into_dense(x: FlexTensor) -> FlexTensor {
+    if x.is_contiguous() && x.storage::<f32>().len() == x.layout().num_elements() {
+        return x;
+    }
+    x.to_contiguous()
+}
+
+/// Whether a tensor stands for something: an absent one is empty.
+fn is_present(x: &FlexTensor) -> bool {
+    x.layout().num_elements() > 0
+}
+
+/// The numbers of a dense tensor, unless it is absent.
+fn present(x: &FlexTensor) -> Option<&[f32]> {
+    is_present(x).then(|| numbers(x))
 }
 
 /// The numbers of a dense tensor.

@@ -1,4 +1,4 @@
-//! Layer and root-mean-square normalization.
+//! Layer and root-mean-square normalization, alone or of a residual sum, with what was normalized beside it.
 
 use attentive_kernels::norms;
 use burn::backend::autodiff::Autodiff;
@@ -8,19 +8,15 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, numbers, record, rows_and_width, tensor};
+use super::outputs::{Slots, record_several};
+use super::{buffer, dense, is_present, numbers, present, recycle, rows_and_width, tensor};
+use crate::NormKind;
 
-/// Which normalization.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NormKind {
-    /// Zero mean and unit variance.
-    Layer,
-    /// Unit mean square.
-    Rms,
-}
+type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
-/// The result, and what the backward pass needs of each row.
+/// The sum that was normalized, the result, and what the backward pass needs of each row.
 pub(super) struct Normed {
+    pub sum: FlexTensor,
     pub output: FlexTensor,
     statistics: Statistics,
 }
@@ -31,26 +27,31 @@ struct Statistics {
     inverse: Vec<f32>,
 }
 
+/// Normalizes `x`, or `x + branch` if there is a branch; without a branch, the sum is `x` itself.
 pub(super) fn forward(
     x: &FlexTensor,
+    branch: &FlexTensor,
     weight: &FlexTensor,
-    bias: Option<&FlexTensor>,
+    bias: &FlexTensor,
     kind: NormKind,
     epsilon: f64,
 ) -> Normed {
-    let (x, weight, bias) = (dense(x), dense(weight), bias.map(dense));
+    let (x, weight, bias) = (dense(x), dense(weight), dense(bias));
+    let branch = is_present(branch).then(|| dense(branch));
     let (rows, width) = rows_and_width(&x);
-    let mut y = vec![0.0; rows * width];
-    let mut inverse = vec![0.0; rows];
-    let mut mean = Vec::new();
+    let (mut y, mut inverse) = (buffer(rows * width), buffer(rows));
+    let mut mean = match kind {
+        NormKind::Layer => buffer(rows),
+        NormKind::Rms => Vec::new(),
+    };
+    let (x_numbers, weight, bias) = (numbers(&x), numbers(&weight), present(&bias));
     let epsilon = epsilon as f32;
-    match kind {
-        NormKind::Layer => {
-            mean.resize(rows, 0.0);
-            let bias = bias.as_ref().map(numbers);
+    let mut sum = branch.as_ref().map(|_| buffer(rows * width));
+    match (kind, branch.as_ref().map(numbers).zip(sum.as_deref_mut())) {
+        (NormKind::Layer, None) => {
             norms::layer_norm(
-                numbers(&x),
-                numbers(&weight),
+                x_numbers,
+                weight,
                 bias,
                 epsilon,
                 &mut y,
@@ -58,87 +59,138 @@ pub(super) fn forward(
                 &mut inverse,
             );
         }
-        NormKind::Rms => {
-            norms::rms_norm(numbers(&x), numbers(&weight), epsilon, &mut y, &mut inverse);
+        (NormKind::Layer, Some((branch, sum))) => norms::add_layer_norm(
+            x_numbers,
+            branch,
+            weight,
+            bias,
+            epsilon,
+            sum,
+            &mut y,
+            &mut mean,
+            &mut inverse,
+        ),
+        (NormKind::Rms, None) => {
+            norms::rms_norm(x_numbers, weight, epsilon, &mut y, &mut inverse);
+        }
+        (NormKind::Rms, Some((branch, sum))) => {
+            norms::add_rms_norm(
+                x_numbers,
+                branch,
+                weight,
+                epsilon,
+                sum,
+                &mut y,
+                &mut inverse,
+            );
         }
     }
+    let shape = x.layout().shape().clone();
     Normed {
-        output: tensor(y, x.layout().shape().clone()),
+        output: tensor(y, shape.clone()),
+        sum: sum.map_or(x, |sum| tensor(sum, shape)),
         statistics: Statistics { mean, inverse },
     }
 }
 
+/// The sum and its norm.
 pub(super) fn tracked<C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<Flex, C>>,
-    weight: FloatTensor<Autodiff<Flex, C>>,
-    bias: Option<FloatTensor<Autodiff<Flex, C>>>,
+    x: Tracked<C>,
+    branch: Tracked<C>,
+    weight: Tracked<C>,
+    bias: Tracked<C>,
     kind: NormKind,
     epsilon: f64,
-) -> FloatTensor<Autodiff<Flex, C>> {
+) -> [Tracked<C>; 2] {
     let (x, x_node) = x.into_parts();
+    let (branch, branch_node) = branch.into_parts();
     let (weight, weight_node) = weight.into_parts();
-    let (x, weight) = (dense(&x), dense(&weight));
-    match bias.map(|bias| bias.into_parts()) {
-        Some((bias, bias_node)) => {
-            let normed = forward(&x, &weight, Some(&bias), kind, epsilon);
-            let nodes = [x_node, weight_node, bias_node];
-            record::<C, _, 3>(Norm(kind), nodes, normed.output, || {
-                (x, weight, normed.statistics)
-            })
-        }
-        None => {
-            let normed = forward(&x, &weight, None, kind, epsilon);
-            let nodes = [x_node, weight_node];
-            record::<C, _, 2>(Norm(kind), nodes, normed.output, || {
-                (x, weight, normed.statistics)
-            })
-        }
-    }
+    let (bias, bias_node) = bias.into_parts();
+    let normed = forward(&x, &branch, &weight, &bias, kind, epsilon);
+    let nodes = [x_node, branch_node, weight_node, bias_node];
+    let outputs = [normed.sum.clone(), normed.output];
+    record_several::<C, _, 4, 2>(Norm(kind), nodes, outputs, |slots| Saved {
+        sum: normed.sum,
+        weight: dense(&weight),
+        statistics: normed.statistics,
+        slots,
+    })
 }
 
 #[derive(Debug)]
 struct Norm(NormKind);
 
-/// Two inputs, or three with a bias.
-impl<const N: usize> Backward<Flex, N> for Norm {
-    type State = (FlexTensor, FlexTensor, Statistics);
+#[derive(Clone, Debug)]
+struct Saved {
+    sum: FlexTensor,
+    weight: FlexTensor,
+    statistics: Statistics,
+    slots: Slots,
+}
 
-    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (x, weight, Statistics { mean, inverse }) = &ops.state;
-        let dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let (rows, width) = rows_and_width(x);
-        let mut dx = vec![0.0; rows * width];
-        let mut dweight = vec![0.0; width];
-        let mut dbias = (N == 3).then(|| vec![0.0; width]);
-        let (dy, x_numbers, weight) = (numbers(&dy), numbers(x), numbers(weight));
+impl Backward<Flex, 4> for Norm {
+    type State = Saved;
+
+    fn backward(self, ops: Ops<Saved, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        gradients.consume::<Flex>(&ops.node);
+        let Saved {
+            sum,
+            weight,
+            statistics: Statistics { mean, inverse },
+            slots,
+        } = ops.state;
+        let [beside, dy] = slots.take::<2>().map(|it| it.map(|it| dense(&it)));
+        let [x_parent, branch_parent, weight_parent, bias_parent] = &ops.parents;
+        let Some(dy) = dy else {
+            // The loss depends on the sum alone. Whoever made weight and bias still waits for their gradients.
+            let beside = beside.expect("a node is visited when an output has a gradient");
+            for parent in [x_parent, branch_parent].into_iter().flatten() {
+                gradients.register::<Flex>(parent.id, beside.clone());
+            }
+            let width = weight.layout().num_elements();
+            for parent in [weight_parent, bias_parent].into_iter().flatten() {
+                gradients.register::<Flex>(parent.id, tensor(vec![0.0; width], [width]));
+            }
+            return;
+        };
+        let (rows, width) = rows_and_width(&sum);
+        let (mut dx, mut dweight) = (buffer(rows * width), buffer(width));
+        let mut dbias = bias_parent.as_ref().map(|_| buffer(width));
+        let (dy_numbers, x, weight) = (numbers(&dy), numbers(&sum), numbers(&weight));
+        let beside_numbers = beside.as_ref().map(numbers);
         match self.0 {
-            NormKind::Layer => {
-                let dbias = dbias.as_deref_mut();
-                norms::layer_norm_backward(
-                    dy,
-                    x_numbers,
-                    weight,
-                    mean,
-                    inverse,
-                    &mut dx,
-                    &mut dweight,
-                    dbias,
-                );
-            }
-            NormKind::Rms => {
-                norms::rms_norm_backward(dy, x_numbers, weight, inverse, &mut dx, &mut dweight);
-            }
+            NormKind::Layer => norms::layer_norm_backward(
+                dy_numbers,
+                beside_numbers,
+                x,
+                weight,
+                &mean,
+                &inverse,
+                &mut dx,
+                &mut dweight,
+                dbias.as_deref_mut(),
+            ),
+            NormKind::Rms => norms::rms_norm_backward(
+                dy_numbers,
+                beside_numbers,
+                x,
+                weight,
+                &inverse,
+                &mut dx,
+                &mut dweight,
+            ),
         }
-        let x_shape = x.layout().shape().clone();
-        let slopes = [
-            Some(tensor(dx, x_shape)),
-            Some(tensor(dweight, [width])),
-            dbias.map(|dbias| tensor(dbias, [width])),
-        ];
-        for (parent, slopes) in ops.parents.iter().zip(slopes) {
-            if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                gradients.register::<Flex>(parent.id, slopes);
-            }
+        let dx = tensor(dx, sum.layout().shape().clone());
+        for parent in [x_parent, branch_parent].into_iter().flatten() {
+            gradients.register::<Flex>(parent.id, dx.clone());
         }
+        if let Some(parent) = weight_parent {
+            gradients.register::<Flex>(parent.id, tensor(dweight, [width]));
+        }
+        if let (Some(parent), Some(dbias)) = (bias_parent, dbias) {
+            gradients.register::<Flex>(parent.id, tensor(dbias, [width]));
+        }
+        recycle([sum, dy]);
+        recycle(beside);
     }
 }

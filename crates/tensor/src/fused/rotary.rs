@@ -8,7 +8,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{dense, numbers, record, tensor};
+use super::{buffer, dense, numbers, record, recycle, tensor};
 
 pub(super) fn forward(x: &FlexTensor, cosine: &FlexTensor, sine: &FlexTensor) -> FlexTensor {
     turn(x, cosine, sine, Direction::Forward)
@@ -40,7 +40,7 @@ fn turn(
         layout,
     };
     let (cosine, sine) = (dense(cosine), dense(sine));
-    let mut y = vec![0.0; shape.num_elements()];
+    let mut y = buffer(shape.num_elements());
     rotary::rotary(
         numbers(&x),
         sizes,
@@ -81,5 +81,6 @@ impl Backward<Flex, 1> for Rotary {
             let slopes = turn(&dy, cosine, sine, Direction::Backward);
             gradients.register::<Flex>(parent.id, slopes);
         }
+        recycle([dy]);
     }
 }

@@ -3,8 +3,9 @@
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Mask, Purpose, Randomness, RotaryAngles, activate, attention, cross_entropy,
-    dropout, embedding, gated, layer_norm, linear, rms_norm, rotary,
+    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, Scores, activate,
+    activated_linear, add, attention, cross_entropy, dropout, embedding, gated, gated_linear,
+    linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -65,6 +66,13 @@ fn check<const N: usize, const D: usize, const E: usize>(
     }
 }
 
+const ACTIVATIONS: [Activation; 4] = [
+    Activation::Relu,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Silu,
+];
+
 fn row(x: Tensor<2>) -> Tensor<1> {
     let width = x.dims()[1];
     x.reshape([width])
@@ -84,28 +92,86 @@ fn linear_maps() {
 }
 
 #[test]
-fn norms() {
-    check("layer norm", [[6, 19], [1, 19], [1, 19]], |[x, w, b], _| {
-        layer_norm(x, row(w), Some(row(b)), 1e-5)
-    });
+fn several_maps_of_one_input() {
     check(
-        "layer norm without shift",
-        [[6, 19], [1, 19]],
-        |[x, w], _| layer_norm(x, row(w), None, 1e-5),
+        "three linears",
+        [[7, 5], [9, 5], [9, 5], [9, 5], [1, 9]],
+        |[x, a, b, c, bias], _| {
+            let maps = [(a, None), (b, Some(row(bias))), (c, None)];
+            let [a, b, c] = three_linears(x, maps);
+            a * b + c
+        },
     );
-    check("rms norm", [[6, 19], [1, 19]], |[x, w], _| {
-        rms_norm(x, row(w), 1e-6)
+    for kind in ACTIVATIONS {
+        check(
+            &format!("gated linear, {kind:?}"),
+            [[7, 5], [9, 5], [9, 5], [1, 9]],
+            |[x, gate, up, bias], _| gated_linear(kind, x, (gate, Some(row(bias))), (up, None)),
+        );
+        check(
+            &format!("linear, then {kind:?}"),
+            [[7, 5], [9, 5], [1, 9]],
+            |[x, weight, bias], _| activated_linear(kind, x, weight, Some(row(bias))),
+        );
+    }
+}
+
+#[test]
+fn an_output_that_nobody_reads_has_no_gradient() {
+    check(
+        "query and value",
+        [[7, 5], [9, 5], [9, 5]],
+        |[x, a, c], _| {
+            let [a, _, c] = three_linears(x, [(a.clone(), None), (a, None), (c, None)]);
+            a * c
+        },
+    );
+    check("the sum alone", [[6, 19], [1, 19]], |[x, w], _| {
+        let operands = operands(NormKind::Rms, row(w.clone()), None);
+        let [x, _] = norm_beside(x, operands);
+        x * w
+    });
+}
+
+fn operands(kind: NormKind, weight: Tensor<1>, bias: Option<Tensor<1>>) -> NormOperands {
+    NormOperands {
+        kind,
+        weight,
+        bias,
+        epsilon: 1e-5,
+    }
+}
+
+#[test]
+fn norms() {
+    for kind in [NormKind::Layer, NormKind::Rms] {
+        check(
+            &format!("{kind:?} norm"),
+            [[6, 19], [1, 19]],
+            |[x, w], _| norm(x, operands(kind, row(w), None)),
+        );
+        check(
+            &format!("{kind:?} norm beside its input"),
+            [[6, 19], [1, 19]],
+            |[x, w], _| {
+                let [x, y] = norm_beside(x, operands(kind, row(w), None));
+                x.clone() * y + x
+            },
+        );
+        check(
+            &format!("{kind:?} norm of a sum"),
+            [[6, 19], [6, 19], [1, 19]],
+            |[x, branch, w], _| norm_of_sum(x, branch, operands(kind, row(w), None)),
+        );
+    }
+    check("layer norm", [[6, 19], [1, 19], [1, 19]], |[x, w, b], _| {
+        norm(x, operands(NormKind::Layer, row(w), Some(row(b))))
     });
 }
 
 #[test]
 fn activations() {
-    for kind in [
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Silu,
-    ] {
+    for kind in ACTIVATIONS {
         check(&format!("{kind:?}"), [[5, 13]], |[x], _| activate(kind, x));
         check(
             &format!("gated {kind:?}"),
@@ -121,12 +187,15 @@ fn attentions() {
         ("none", Mask::none()),
         ("causal", Mask::causal()),
         ("padded", Mask::causal().with_keys(vec![0..5, 4..9])),
+        ("window", Mask::causal().with_window(3)),
+        ("window both ways", Mask::none().with_window(2)),
     ];
     for (name, mask) in masks {
+        let scores = Scores::new(mask, 0.4);
         check(
             name,
             [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
-            |[q, k, v], _| attention(q, k, v, &mask, 0.4, 0.0, None),
+            |[q, k, v], _| attention(q, k, v, &scores, 0.0, None),
         );
         check(
             &format!("{name} from projections"),
@@ -134,7 +203,18 @@ fn attentions() {
             |heads, _| {
                 let [q, k, v] = heads.map(|it| it.swap_dims(1, 2));
                 let randomness = &mut Randomness::new(Purpose::Dropout, 3, 4);
-                attention(q, k, v, &mask, 0.4, 0.3, Some(randomness)).swap_dims(1, 2)
+                attention(q, k, v, &scores, 0.3, Some(randomness)).swap_dims(1, 2)
+            },
+        );
+        check(
+            &format!("{name} with a bias"),
+            [[2, 4, 9, 9], [2, 4, 9, 9], [2, 4, 9, 9], [1, 4, 9, 9]],
+            |[q, k, v, bias], _| {
+                let scores = Scores {
+                    bias: Some(bias),
+                    ..scores.clone()
+                };
+                attention(q, k, v, &scores, 0.0, None)
             },
         );
     }
@@ -149,6 +229,8 @@ fn the_rest() {
     check("embedding", [[6, 4]], |[table], device| {
         embedding(table, Tensor::from_ints([[0, 5, 5], [2, 0, 5]], device))
     });
+    check("sum", [[2, 3], [2, 3]], |[x, y], _| add(x.clone(), y) * x);
+    check("softmax", [[4, 9]], |[x], _| softmax(x));
     check("dropout", [[40, 50]], |[x], _| {
         dropout(x, 0.2, Some(&mut Randomness::new(Purpose::Dropout, 1, 2)))
     });

@@ -1,0 +1,219 @@
+//! Packing: pieces of a matrix copied into panels, in the order in which the tile of a product reads them.
+
+use pulp::{Simd, WithSimd};
+
+use crate::micro::View;
+use crate::simd::{self, Instructions};
+
+/// Copies `rows` rows of `width` numbers into `out` as panels of `panel` columns: all rows of the first panel, then of
+/// the next. The last panel is filled up with zeros.
+///
+/// # Safety
+/// The view must be readable for `rows` by `width`.
+pub(crate) unsafe fn pack_panels(
+    instructions: Instructions,
+    view: View,
+    rows: usize,
+    width: usize,
+    panel: usize,
+    out: &mut [f32],
+) {
+    let panels = width.div_ceil(panel);
+    assert!(
+        out.len() >= panels * panel * rows,
+        "packing needs room for whole panels"
+    );
+    // Where rows follow each other: some rows of all panels, then the next. The pages that they stand on are then few, and
+    // lines that two panels share are still in cache.
+    let run = if view.column_stride == 1 { RUN } else { rows };
+    for first in (0..rows).step_by(run.max(1)) {
+        let rows_of_run = run.min(rows - first);
+        for index in 0..panels {
+            let column = index * panel;
+            let start = (index * rows + first) * panel;
+            // SAFETY: the caller's promise: the run starts inside the view.
+            let from = unsafe { view.at(first, column) };
+            let run = Run {
+                view: View {
+                    start: from,
+                    ..view
+                },
+                rows: rows_of_run,
+                width: panel.min(width - column),
+                panel,
+                out: &mut out[start..start + rows_of_run * panel],
+            };
+            simd::run(instructions, run);
+        }
+    }
+}
+
+/// Rows that are packed at a time: as many as fit into the first cache, in whole blocks of a transposition.
+const RUN: usize = 16;
+
+/// Some rows of one panel: `rows` by `width` numbers, which the maker promises to be readable, copied into rows of `panel`
+/// numbers, filled up with zeros.
+struct Run<'a> {
+    view: View,
+    rows: usize,
+    width: usize,
+    panel: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Run<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, _: S) {
+        if self.width < self.panel {
+            self.out.fill(0.0);
+        }
+        match (
+            self.view.column_stride,
+            self.width == self.panel,
+            self.panel,
+        ) {
+            (1, true, 6) => self.copy::<6>(),
+            (1, true, 8) => self.copy::<8>(),
+            (1, true, 16) => self.copy::<16>(),
+            (1, true, 32) => self.copy::<32>(),
+            _ => self.turn::<S>(),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Rows whose width the compiler knows are a few moves each.
+    #[inline(always)]
+    fn copy<const N: usize>(&mut self) {
+        let rows = self.out.as_chunks_mut::<N>().0;
+        for (row, out) in rows.iter_mut().enumerate() {
+            // SAFETY: the maker of the run promises that its rows are readable, here `N` numbers each.
+            *out = unsafe { self.view.at(row, 0).cast::<[f32; N]>().read_unaligned() };
+        }
+    }
+
+    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    #[inline(always)]
+    fn turn<S: Simd>(&mut self) {
+        let (mut whole_rows, mut whole_columns) = (0, 0);
+        #[cfg(target_arch = "x86_64")]
+        // Eight lanes or more: AVX is there.
+        if S::F32_LANES >= 8 && self.view.row_stride == 1 {
+            (whole_rows, whole_columns) = (self.rows / 8 * 8, self.width / 8 * 8);
+            for column in (0..whole_columns).step_by(8) {
+                for row in (0..whole_rows).step_by(8) {
+                    let to = &mut self.out[row * self.panel + column..];
+                    // SAFETY: eight rows by eight columns from here lie inside the run, and inside `out`.
+                    unsafe {
+                        let from = self.view.at(row, column);
+                        eight_by_eight(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
+                    }
+                }
+            }
+        }
+        for column in 0..self.width {
+            let first = if column < whole_columns {
+                whole_rows
+            } else {
+                0
+            };
+            for row in first..self.rows {
+                // SAFETY: the maker of the run promises that its rows are readable.
+                self.out[row * self.panel + column] = unsafe { *self.view.at(row, column) };
+            }
+        }
+    }
+}
+
+/// Transposes eight runs of eight numbers.
+///
+/// # Safety
+/// The processor must have AVX; eight runs, `from_stride` apart, must be readable, and as many, `to_stride` apart, writable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn eight_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    use std::arch::x86_64::{
+        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
+        let r = [
+            row(0),
+            row(1),
+            row(2),
+            row(3),
+            row(4),
+            row(5),
+            row(6),
+            row(7),
+        ];
+        // Pairs of rows interleaved, then fours, then halves exchanged.
+        let p = [
+            _mm256_unpacklo_ps(r[0], r[1]),
+            _mm256_unpackhi_ps(r[0], r[1]),
+            _mm256_unpacklo_ps(r[2], r[3]),
+            _mm256_unpackhi_ps(r[2], r[3]),
+            _mm256_unpacklo_ps(r[4], r[5]),
+            _mm256_unpackhi_ps(r[4], r[5]),
+            _mm256_unpacklo_ps(r[6], r[7]),
+            _mm256_unpackhi_ps(r[6], r[7]),
+        ];
+        let q = [
+            _mm256_shuffle_ps::<0x44>(p[0], p[2]),
+            _mm256_shuffle_ps::<0xEE>(p[0], p[2]),
+            _mm256_shuffle_ps::<0x44>(p[1], p[3]),
+            _mm256_shuffle_ps::<0xEE>(p[1], p[3]),
+            _mm256_shuffle_ps::<0x44>(p[4], p[6]),
+            _mm256_shuffle_ps::<0xEE>(p[4], p[6]),
+            _mm256_shuffle_ps::<0x44>(p[5], p[7]),
+            _mm256_shuffle_ps::<0xEE>(p[5], p[7]),
+        ];
+        for i in 0..4 {
+            let low = _mm256_permute2f128_ps::<0x20>(q[i], q[i + 4]);
+            let high = _mm256_permute2f128_ps::<0x31>(q[i], q[i + 4]);
+            _mm256_storeu_ps(to.add(i * to_stride), low);
+            _mm256_storeu_ps(to.add((i + 4) * to_stride), high);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_hold_the_matrix_and_zeros() {
+        for (rows, width) in [(1, 1), (7, 5), (8, 16), (9, 33), (23, 40), (64, 6)] {
+            let numbers: Vec<f32> = (1..=rows * width).map(|i| i as f32).collect();
+            for turned in [false, true] {
+                let (row_stride, column_stride) = if turned { (1, rows) } else { (width, 1) };
+                let view = View {
+                    start: numbers.as_ptr(),
+                    row_stride,
+                    column_stride,
+                };
+                for panel in [2, 6, 8, 16, 32] {
+                    for instructions in [Instructions::Native, Instructions::Scalar] {
+                        let mut out = vec![f32::NAN; width.div_ceil(panel) * panel * rows];
+                        // SAFETY: the view is of all numbers.
+                        unsafe { pack_panels(instructions, view, rows, width, panel, &mut out) };
+                        for (i, value) in out.iter().enumerate() {
+                            let row = i / panel % rows;
+                            let column = i / (panel * rows) * panel + i % panel;
+                            let expected = match column < width {
+                                true => numbers[row * row_stride + column * column_stride],
+                                false => 0.0,
+                            };
+                            assert_eq!(*value, expected, "{rows}×{width} in panels of {panel}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Tensors of the high-level functions on their way to the operations and back.
+
+use super::*;
+
+/// What stands for a tensor that is not there.
+fn absent<const D: usize>(device: &Device) -> Tensor<D> {
+    Tensor::empty([0; D], device)
+}
+
+/// A linear map's weight and bias.
+type Map = (Tensor<2>, Option<Tensor<1>>);
+
+/// `activation(x · weightᵀ + bias)` of rows.
+pub(crate) fn linear(
+    x: Tensor<2>,
+    (weight, bias): Map,
+    activation: Option<Activation>,
+) -> Tensor<2> {
+    let bias = bias.unwrap_or_else(|| absent(&x.device()));
+    Tensor::from_dispatch(Dispatch::fused_linear(
+        x.into_dispatch(),
+        weight.into_dispatch(),
+        bias.into_dispatch(),
+        MaybeActivation(activation),
+    ))
+}
+
+/// `activation(x · gateᵀ + bias) · (x · upᵀ + bias)` of rows.
+pub(crate) fn gated_linear(x: Tensor<2>, gate: Map, up: Map, kind: Activation) -> Tensor<2> {
+    let none = absent(&x.device());
+    let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| none.clone()).into_dispatch();
+    Tensor::from_dispatch(Dispatch::fused_gated_linear(
+        x.into_dispatch(),
+        gate.0.into_dispatch(),
+        bias(gate.1),
+        up.0.into_dispatch(),
+        bias(up.1),
+        kind,
+    ))
+}
+
+/// Three linear maps of the same rows.
+pub(crate) fn three_linears(x: Tensor<2>, maps: [Map; 3]) -> [Tensor<2>; 3] {
+    let none = absent(&x.device());
+    let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| none.clone()).into_dispatch();
+    let [a, b, c] = maps;
+    let (a, b, c) = Dispatch::fused_three_linears(
+        x.into_dispatch(),
+        a.0.into_dispatch(),
+        bias(a.1),
+        b.0.into_dispatch(),
+        bias(b.1),
+        c.0.into_dispatch(),
+        bias(c.1),
+    );
+    [a, b, c].map(Tensor::from_dispatch)
+}
+
+/// `x + branch`, and its normalization over the last axis.
+pub(crate) fn norm<const D: usize>(
+    x: Tensor<D>,
+    branch: Option<Tensor<D>>,
+    weight: Tensor<1>,
+    bias: Option<Tensor<1>>,
+    kind: NormKind,
+    epsilon: f64,
+) -> (Tensor<D>, Tensor<D>) {
+    let device = x.device();
+    let branch = branch.unwrap_or_else(|| absent(&device));
+    let bias = bias.unwrap_or_else(|| absent(&device));
+    let (sum, output) = Dispatch::fused_norm(
+        x.into_dispatch(),
+        branch.into_dispatch(),
+        weight.into_dispatch(),
+        bias.into_dispatch(),
+        kind,
+        epsilon,
+    );
+    (Tensor::from_dispatch(sum), Tensor::from_dispatch(output))
+}
+
+/// `x + y`
+pub(crate) fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_add(x.into_dispatch(), y.into_dispatch()))
+}
+
+/// Softmax of the last axis.
+pub(crate) fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_softmax(x.into_dispatch()))
+}
+
+/// An activation of each number.
+pub(crate) fn activate<const D: usize>(x: Tensor<D>, kind: Activation) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_activation(x.into_dispatch(), kind))
+}
+
+/// `activation(gate) · up`
+pub(crate) fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Activation) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_gated(
+        gate.into_dispatch(),
+        up.into_dispatch(),
+        kind,
+    ))
+}
+
+/// Attention of heads.
+pub(crate) fn attend(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    bias: Option<Tensor<4>>,
+    options: AttentionOptions,
+) -> Tensor<4> {
+    let bias = bias.unwrap_or_else(|| absent(&query.device()));
+    Tensor::from_dispatch(Dispatch::fused_attention(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        value.into_dispatch(),
+        bias.into_dispatch(),
+        options,
+    ))
+}
+
+/// Mean cross-entropy of rows.
+pub(crate) fn mean_cross_entropy(
+    logits: Tensor<2>,
+    targets: Tensor<1, Int>,
+    smoothing: f64,
+) -> Tensor<1> {
+    Tensor::from_dispatch(Dispatch::fused_cross_entropy(
+        logits.into_dispatch(),
+        targets.into_dispatch(),
+        smoothing,
+    ))
+}
+
+/// Rows of a table.
+pub(crate) fn embed(table: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
+    Tensor::from_dispatch(Dispatch::fused_embedding(
+        table.into_dispatch(),
+        ids.into_dispatch(),
+    ))
+}
+
+/// Rotation of pairs by angles.
+pub(crate) fn rotate(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::fused_rotary(
+        x.into_dispatch(),
+        cosine.into_dispatch(),
+        sine.into_dispatch(),
+    ))
+}
+
+/// Zeroes numbers at random.
+pub(crate) fn drop_numbers<const D: usize>(
+    x: Tensor<D>,
+    probability: f64,
+    key: [u32; 2],
+) -> Tensor<D> {
+    Tensor::from_dispatch(Dispatch::fused_dropout(x.into_dispatch(), probability, key))
+}

@@ -1,0 +1,112 @@
+//! Normalizations over the last axis: layer (Ba et al. 2016) and root-mean-square (Zhang and Sennrich 2019), alone, of a
+//! residual sum, and with what is normalized beside them.
+
+use burn::tensor::Tensor;
+
+use crate::fused;
+
+/// Which normalization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// `(x - mean) / sqrt(variance + epsilon) · weight + bias`
+    Layer,
+    /// `x / sqrt(mean of x² + epsilon) · weight`; it has no bias
+    Rms,
+}
+
+/// The learned scale and shift, and what keeps a norm from dividing by zero.
+#[derive(Clone, Debug)]
+pub struct NormOperands {
+    /// Which normalization.
+    pub kind: NormKind,
+    /// The scale, `[width]`.
+    pub weight: Tensor<1>,
+    /// The shift, `[width]`.
+    pub bias: Option<Tensor<1>>,
+    /// Added to the variance or mean square.
+    pub epsilon: f64,
+}
+
+/// The norm of `x`.
+///
+/// # Panics
+/// When the last axis of `x` is not the weight's size.
+pub fn norm<const D: usize>(x: Tensor<D>, operands: NormOperands) -> Tensor<D> {
+    sum_and_norm(x, None, operands).1
+}
+
+/// `x` and its norm: on the way back, the gradients of both meet in one pass. For norms before a sublayer.
+///
+/// # Panics
+/// When the last axis of `x` is not the weight's size.
+pub fn norm_beside<const D: usize>(x: Tensor<D>, operands: NormOperands) -> [Tensor<D>; 2] {
+    sum_and_norm(x, None, operands).into()
+}
+
+/// The norm of `x + branch`. For norms after a sublayer.
+///
+/// # Panics
+/// When the shapes differ, or the last axis is not the weight's size.
+pub fn norm_of_sum<const D: usize>(
+    x: Tensor<D>,
+    branch: Tensor<D>,
+    operands: NormOperands,
+) -> Tensor<D> {
+    assert_eq!(
+        x.dims(),
+        branch.dims(),
+        "norm_of_sum: {:?} and {:?}",
+        x.dims(),
+        branch.dims()
+    );
+    sum_and_norm(x, Some(branch), operands).1
+}
+
+/// `x + y`, element by element.
+///
+/// # Panics
+/// When the shapes differ.
+pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
+    assert_eq!(x.dims(), y.dims(), "add: {:?} and {:?}", x.dims(), y.dims());
+    if fused::has_kernels(&x) {
+        return fused::add(x, y);
+    }
+    x + y
+}
+
+fn sum_and_norm<const D: usize>(
+    x: Tensor<D>,
+    branch: Option<Tensor<D>>,
+    operands: NormOperands,
+) -> (Tensor<D>, Tensor<D>) {
+    let NormOperands {
+        kind,
+        weight,
+        bias,
+        epsilon,
+    } = operands;
+    let (dims, width) = (x.dims(), weight.dims()[0]);
+    assert_eq!(
+        dims[D - 1],
+        width,
+        "norm: input {dims:?} does not fit weight [{width}]"
+    );
+    if fused::has_kernels(&x) {
+        return fused::norm(x, branch, weight, bias, kind, epsilon);
+    }
+    let sum = match branch {
+        Some(branch) => x + branch,
+        None => x,
+    };
+    let centred = match kind {
+        NormKind::Layer => sum.clone() - sum.clone().mean_dim(D - 1),
+        NormKind::Rms => sum.clone(),
+    };
+    let squares = centred.clone().square().mean_dim(D - 1);
+    let normed = centred / (squares + epsilon).sqrt() * weight.unsqueeze();
+    let normed = match bias {
+        Some(bias) => normed + bias.unsqueeze(),
+        None => normed,
+    };
+    (sum, normed)
+}

@@ -46,6 +46,7 @@ fn report(work: &str, repeats: usize, warm: usize, scale: f64, mut step: impl Fn
     for _ in 0..warm {
         step();
     }
+    let before = page_faults();
     let mut times: Vec<f64> = (0..repeats)
         .map(|_| {
             let started = Instant::now();
@@ -53,9 +54,11 @@ fn report(work: &str, repeats: usize, warm: usize, scale: f64, mut step: impl Fn
             started.elapsed().as_secs_f64() * 1e3 / scale
         })
         .collect();
+    let faults = (page_faults() - before) as f64 / repeats as f64;
     times.sort_by(f64::total_cmp);
     let line = json!({
         "work": work, "min_ms": times[0], "median_ms": times[times.len() / 2], "peak_mb": peak_megabytes(),
+        "page_faults": faults,
     });
     println!("{line}");
 }
@@ -66,6 +69,15 @@ fn peak_megabytes() -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     kilobytes.unwrap_or(0) / 1024
+}
+
+/// How often this process asked for a page of memory so far; zero where the system does not tell.
+fn page_faults() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields are counted after the program's name, which is in parentheses and may hold spaces.
+    let fields = status.rsplit(')').next().unwrap_or_default();
+    let faults = fields.split_whitespace().nth(7);
+    faults.and_then(|faults| faults.parse().ok()).unwrap_or(0)
 }
 
 /// Causal attention of 12 heads of width 64, forward and both ways.

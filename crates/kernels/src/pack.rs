@@ -18,32 +18,87 @@ pub(crate) unsafe fn pack_panels(
     panel: usize,
     out: &mut [f32],
 ) {
-    let panels = width.div_ceil(panel);
-    assert!(
-        out.len() >= panels * panel * rows,
-        "packing needs room for whole panels"
-    );
-    // Where rows follow each other: some rows of all panels, then the next. The pages that they stand on are then few, and
-    // lines that two panels share are still in cache.
-    let run = if view.column_stride == 1 { RUN } else { rows };
-    for first in (0..rows).step_by(run.max(1)) {
-        let rows_of_run = run.min(rows - first);
-        for index in 0..panels {
-            let column = index * panel;
-            let start = (index * rows + first) * panel;
-            // SAFETY: the caller's promise: the run starts inside the view.
-            let from = unsafe { view.at(first, column) };
-            let run = Run {
-                view: View {
-                    start: from,
-                    ..view
-                },
-                rows: rows_of_run,
-                width: panel.min(width - column),
-                panel,
-                out: &mut out[start..start + rows_of_run * panel],
-            };
-            simd::run(instructions, run);
+    let panels = Panels {
+        view,
+        rows,
+        width,
+        panel,
+        out,
+    };
+    simd::run(instructions, panels);
+}
+
+/// [`pack_panels`] inside a kernel.
+///
+/// # Safety
+/// The view must be readable for `rows` by `width`.
+#[inline(always)]
+pub(crate) unsafe fn pack_panels_with<S: Simd>(
+    simd: S,
+    view: View,
+    rows: usize,
+    width: usize,
+    panel: usize,
+    out: &mut [f32],
+) {
+    let panels = Panels {
+        view,
+        rows,
+        width,
+        panel,
+        out,
+    };
+    panels.with_simd(simd);
+}
+
+/// A matrix to be packed, which the maker promises to be readable.
+struct Panels<'a> {
+    view: View,
+    rows: usize,
+    width: usize,
+    panel: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Panels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self {
+            view,
+            rows,
+            width,
+            panel,
+            out,
+        } = self;
+        let panels = width.div_ceil(panel);
+        assert!(
+            out.len() >= panels * panel * rows,
+            "packing needs room for whole panels"
+        );
+        // Where rows follow each other: some rows of all panels, then the next. The pages that they stand on are then few, and
+        // lines that two panels share are still in cache.
+        let run = if view.column_stride == 1 { RUN } else { rows };
+        for first in (0..rows).step_by(run.max(1)) {
+            let rows_of_run = run.min(rows - first);
+            for index in 0..panels {
+                let column = index * panel;
+                let start = (index * rows + first) * panel;
+                // SAFETY: the caller's promise: the run starts inside the view.
+                let from = unsafe { view.at(first, column) };
+                let run = Run {
+                    view: View {
+                        start: from,
+                        ..view
+                    },
+                    rows: rows_of_run,
+                    width: panel.min(width - column),
+                    panel,
+                    out: &mut out[start..start + rows_of_run * panel],
+                };
+                run.pack::<S>();
+            }
         }
     }
 }
@@ -61,11 +116,9 @@ struct Run<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Run<'_> {
-    type Output = ();
-
+impl Run<'_> {
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, _: S) {
+    fn pack<S: Simd>(mut self) {
         if self.width < self.panel {
             self.out.fill(0.0);
         }
@@ -81,9 +134,7 @@ impl WithSimd for Run<'_> {
             _ => self.turn::<S>(),
         }
     }
-}
 
-impl Run<'_> {
     /// Rows whose width the compiler knows are a few moves each.
     #[inline(always)]
     fn copy<const N: usize>(&mut self) {

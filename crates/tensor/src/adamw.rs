@@ -66,6 +66,7 @@ pub fn adamw(step: &AdamWStep, state: AdamWState, gradient: Tensor<1>) -> AdamWS
             first.storage_mut(),
             second.storage_mut(),
         );
+        fused::recycle([gradient]);
         let [value, first, second] = [value, first, second].map(Tensor::from_primitive::<Flex>);
         return AdamWState {
             value,

@@ -6,7 +6,8 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::scores::{
-    add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
+    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
+    union,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
@@ -233,8 +234,16 @@ impl WithSimd for Group<'_> {
             means,
         ] = parts;
         let (batch, shared) = (self.batch, self.shared);
-        pack_columns::<S>(self.key, batch, shared, keys, head_width, key_panels);
-        pack_columns::<S>(self.value, batch, shared, keys, value_width, value_panels);
+        pack_columns(simd, self.key, batch, shared, keys, head_width, key_panels);
+        pack_columns(
+            simd,
+            self.value,
+            batch,
+            shared,
+            keys,
+            value_width,
+            value_panels,
+        );
         pack_rows::<S>(self.key, batch, shared, keys, head_width, key_rows);
         key_sums.fill(0.0);
         value_sums.fill(0.0);
@@ -341,10 +350,13 @@ impl Group<'_> {
             .map(|first| first..queries.min(first + QUERIES))
             .map(|block| (block.clone(), union(self.options, self.shape, batch, block)))
             .collect();
+        let panel = micro::columns::<S>();
         for tile in (0..keys).step_by(KEYS) {
-            let count = KEYS.min(keys - tile);
             for (block, seen) in &blocks {
-                if seen.start < tile + count && tile < seen.end {
+                if seen.start < (tile + KEYS).min(keys) && tile < seen.end {
+                    // No further than the last key that is seen, in whole panels.
+                    let count = KEYS.min(seen.end - tile).next_multiple_of(panel);
+                    let count = count.min(keys - tile);
                     self.tile(simd, head, block.clone(), tile, count, buffers);
                 }
             }
@@ -418,20 +430,14 @@ impl Group<'_> {
             );
         }
         for row in 0..rows {
-            let line = row * KEYS..row * KEYS + count;
+            let line = row * KEYS..(row + 1) * KEYS;
             let (weights, slopes) = (
                 &mut buffers.weights[line.clone()],
                 &mut buffers.slopes[line],
             );
             let mean = buffers.means[block.start + row];
-            self.row(
-                simd,
-                [self.batch, head, block.start + row],
-                tile,
-                weights,
-                slopes,
-                mean,
-            );
+            let at = [self.batch, head, block.start + row];
+            self.row(simd, at, tile, count, weights, slopes, mean);
         }
         let turned = |data: &[f32]| View {
             start: data.as_ptr(),
@@ -477,69 +483,80 @@ impl Group<'_> {
 
     /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
     fn row<S: Simd>(
         &self,
         simd: S,
         at: [usize; 3],
         tile: usize,
+        count: usize,
         weights: &mut [f32],
         slopes: &mut [f32],
         mean: f32,
     ) {
-        let end = tile + weights.len();
         let number = self.shape.row(at[0], at[1], at[2]);
         let log_sum = self.log_sums[number];
-        let seen = self.options.mask.range(self.shape, at[0], at[2]);
-        let (from, to) = (seen.start.clamp(tile, end), seen.end.clamp(tile, end));
-        if from == to || log_sum == f32::NEG_INFINITY {
-            weights.fill(0.0);
-            slopes.fill(0.0);
+        let range = self.options.mask.range(self.shape, at[0], at[2]);
+        let seen = Seen::new::<S>(range, tile, count);
+        if seen.is_empty() || log_sum == f32::NEG_INFINITY {
+            weights[..count].fill(0.0);
+            slopes[..count].fill(0.0);
             return;
         }
-        for line in [&mut *weights, &mut *slopes] {
-            line[..from - tile].fill(0.0);
-            line[to - tile..].fill(0.0);
-        }
-        let weights = &mut weights[from - tile..to - tile];
-        let slopes = &mut slopes[from - tile..to - tile];
-        scale_row(weights, self.options, self.shape, at, from);
-        let mut factors = [0f32; KEYS];
-        let factors = &mut factors[..weights.len()];
-        if let Some(factors) =
-            dropout_factors(simd, self.options, self.shape, number, from, factors)
-        {
-            for ((weight, slope), factor) in weights.iter_mut().zip(slopes.iter_mut()).zip(factors)
-            {
-                let kept = (*weight - log_sum).exp();
-                *slope = kept * (*slope * factor - mean);
-                *weight = kept * factor;
+        seen.clear_rest(weights, count);
+        seen.clear_rest(slopes, count);
+        let factor = prepare_row(weights, &seen, self.options, self.shape, at, tile);
+        let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-log_sum));
+        let scale = self.options.scale;
+        if self.options.dropout.is_none() && self.out.bias.is_none() {
+            let (middle, scale) = (simd.splat_f32s(mean), simd.splat_f32s(scale));
+            let rows = seen.vectors::<S>(weights).iter_mut();
+            for (weight, slope) in rows.zip(seen.vectors::<S>(slopes)) {
+                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
+                let scaled = simd.mul_f32s(*weight, scale);
+                *slope = simd.mul_f32s(scaled, simd.sub_f32s(*slope, middle));
             }
         } else {
-            let shift = simd.splat_f32s(log_sum);
-            let middle = simd.splat_f32s(mean);
-            let (heads, tail) = S::as_mut_simd_f32s(weights);
-            let (slope_heads, slope_tail) = S::as_mut_simd_f32s(slopes);
-            for (weight, slope) in heads.iter_mut().zip(slope_heads) {
-                *weight = simd::exp(simd, simd.sub_f32s(*weight, shift));
-                *slope = simd.mul_f32s(*weight, simd.sub_f32s(*slope, middle));
+            for weight in seen.vectors::<S>(weights) {
+                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
             }
-            for (weight, slope) in tail.iter_mut().zip(slope_tail) {
-                *weight = (*weight - log_sum).exp();
-                *slope = *weight * (*slope - mean);
+            let from = tile + seen.from;
+            let inside = seen.from..seen.to;
+            let (weights, slopes) = (&mut weights[inside.clone()], &mut slopes[inside]);
+            self.drop_row(simd, number, from, weights, slopes, mean);
+            if let Some(bias) = self.out.bias {
+                // SAFETY: `backward` checked the size, and no other task has this row.
+                let out = unsafe {
+                    let start = bias.add(number * self.shape.keys + from);
+                    std::slice::from_raw_parts_mut(start, slopes.len())
+                };
+                out.copy_from_slice(slopes);
+            }
+            for slope in slopes {
+                *slope *= scale;
             }
         }
-        if let Some(bias) = self.out.bias {
-            // SAFETY: `backward` checked the size, and no other task has this row.
-            let out = unsafe {
-                std::slice::from_raw_parts_mut(
-                    bias.add(number * self.shape.keys + from),
-                    slopes.len(),
-                )
-            };
-            out.copy_from_slice(slopes);
-        }
-        for slope in slopes {
-            *slope *= self.options.scale;
+        // A weight of zero does not undo a slope that is infinite or none.
+        seen.fill_vectors(slopes, 0.0);
+    }
+
+    /// Slopes of scores before their scale, and weights after dropout, if there is any.
+    #[inline(always)]
+    fn drop_row<S: Simd>(
+        &self,
+        simd: S,
+        number: usize,
+        from: usize,
+        weights: &mut [f32],
+        slopes: &mut [f32],
+        mean: f32,
+    ) {
+        let mut factors = [1f32; KEYS];
+        let factors = &mut factors[..weights.len()];
+        dropout_factors(simd, self.options, self.shape, number, from, factors);
+        for ((weight, slope), factor) in weights.iter_mut().zip(slopes).zip(factors) {
+            *slope = *weight * (*slope * *factor - mean);
+            *weight *= *factor;
         }
     }
 }

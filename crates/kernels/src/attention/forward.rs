@@ -6,7 +6,8 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::scores::{
-    add_product, dropout_factors, pack_columns, pack_rows, product_with_panels, scale_row, union,
+    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
+    union,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
@@ -142,7 +143,15 @@ impl WithSimd for Head<'_> {
         let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
         let (scores, sums) = rest.split_at_mut(self.sizes[2]);
         let shared = self.shape.key_value_head(self.head);
-        pack_columns::<S>(self.key, self.batch, shared, keys, head_width, packed_keys);
+        pack_columns(
+            simd,
+            self.key,
+            self.batch,
+            shared,
+            keys,
+            head_width,
+            packed_keys,
+        );
         pack_rows::<S>(
             self.value,
             self.batch,
@@ -182,9 +191,12 @@ impl Head<'_> {
         let mut totals = [0f32; QUERIES];
         sums.fill(0.0);
         let seen = union(self.options, self.shape, self.batch, block.clone());
-        let first_tile = seen.start / KEYS * KEYS;
+        let panel = micro::columns::<S>();
+        let first_tile = seen.start / panel * panel;
         for tile in (first_tile..seen.end).step_by(KEYS) {
-            let count = KEYS.min(self.shape.keys - tile);
+            // No further than the last key that is seen, in whole panels.
+            let count = KEYS.min(seen.end - tile).next_multiple_of(panel);
+            let count = count.min(self.shape.keys - tile);
             let query = self
                 .query
                 .row(self.batch, self.head, block.start, head_width);
@@ -204,46 +216,47 @@ impl Head<'_> {
             }
             for row in 0..rows {
                 let at = [self.batch, self.head, block.start + row];
-                let seen = self.options.mask.range(self.shape, self.batch, at[2]);
-                let (from, to) = (
-                    seen.start.clamp(tile, tile + count),
-                    seen.end.clamp(tile, tile + count),
-                );
-                let line = &mut scores[row * KEYS..row * KEYS + count];
-                if from == to {
-                    line.fill(0.0);
+                let range = self.options.mask.range(self.shape, self.batch, at[2]);
+                let seen = Seen::new::<S>(range, tile, count);
+                let line = &mut scores[row * KEYS..(row + 1) * KEYS];
+                if seen.is_empty() {
+                    line[..count].fill(0.0);
                     continue;
                 }
-                line[..from - tile].fill(0.0);
-                line[to - tile..].fill(0.0);
-                let line = &mut line[from - tile..to - tile];
-                scale_row(line, self.options, self.shape, at, from);
+                seen.clear_rest(line, count);
+                let factor = prepare_row(line, &seen, self.options, self.shape, at, tile);
+                let vectors = seen.vectors::<S>(line);
                 let before = largest[row];
-                let now = before.max(maximum(simd, line));
+                let now = before.max(maximum(simd, vectors) * factor);
                 if now == f32::NEG_INFINITY {
-                    if line.iter().any(|score| score.is_nan()) {
+                    if line[seen.from..seen.to].iter().any(|score| score.is_nan()) {
                         totals[row] = f32::NAN;
                     }
-                    line.fill(0.0);
+                    line[..count].fill(0.0);
                     continue;
                 }
-                let decay = (before - now).exp();
-                totals[row] = totals[row] * decay + exponentiate(simd, line, now);
-                largest[row] = now;
-                if decay != 1.0 {
+                let total = exponentiate(simd, vectors, factor, now);
+                if before == now {
+                    totals[row] += total;
+                } else {
+                    let decay = (before - now).exp();
+                    totals[row] = totals[row] * decay + total;
+                    largest[row] = now;
                     for sum in &mut sums[row * padded..(row + 1) * padded] {
                         *sum *= decay;
                     }
                 }
-                let number = self.shape.row(at[0], at[1], at[2]);
-                let mut factors = [0f32; KEYS];
-                let factors = &mut factors[..line.len()];
-                if let Some(factors) =
-                    dropout_factors(simd, self.options, self.shape, number, from, factors)
-                {
-                    for (weight, factor) in line.iter_mut().zip(factors) {
-                        *weight *= factor;
-                    }
+                if self.options.dropout.is_some() {
+                    let number = self.shape.row(at[0], at[1], at[2]);
+                    let line = &mut line[seen.from..seen.to];
+                    drop_weights(
+                        simd,
+                        self.options,
+                        self.shape,
+                        number,
+                        tile + seen.from,
+                        line,
+                    );
                 }
             }
             let a = View {
@@ -292,32 +305,56 @@ impl Head<'_> {
 
 /// The largest number, NaN aside: that makes itself felt as an exponential.
 #[inline(always)]
-fn maximum<S: Simd>(simd: S, line: &[f32]) -> f32 {
-    let (vectors, rest) = S::as_simd_f32s(line);
-    let mut most = simd.splat_f32s(f32::NEG_INFINITY);
-    for vector in vectors {
-        most = simd.max_f32s(*vector, most);
+fn maximum<S: Simd>(simd: S, vectors: &[S::f32s]) -> f32 {
+    // Four under way hide the latency of one. NaN comes first, because a maximum with NaN is its second operand.
+    let mut most = [simd.splat_f32s(f32::NEG_INFINITY); 4];
+    let (blocks, rest) = vectors.as_chunks::<4>();
+    for block in blocks {
+        for lane in 0..4 {
+            most[lane] = simd.max_f32s(block[lane], most[lane]);
+        }
     }
-    rest.iter()
-        .copied()
-        .fold(simd.reduce_max_f32s(most), f32::max)
+    for vector in rest {
+        most[0] = simd.max_f32s(*vector, most[0]);
+    }
+    let [a, b, c, d] = most;
+    simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
 }
 
-/// Replaces each number by `e^(number - largest)` and gives the sum.
+/// Replaces each number by `e^(number · factor - largest)` and gives the sum.
 #[inline(always)]
-fn exponentiate<S: Simd>(simd: S, line: &mut [f32], largest: f32) -> f32 {
-    let (vectors, rest) = S::as_mut_simd_f32s(line);
-    let shift = simd.splat_f32s(largest);
-    let mut sum = simd.splat_f32s(0.0);
-    for vector in vectors {
-        *vector = simd::exp(simd, simd.sub_f32s(*vector, shift));
-        sum = simd.add_f32s(sum, *vector);
+fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: f32, largest: f32) -> f32 {
+    let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-largest));
+    let mut sums = [simd.splat_f32s(0.0); 2];
+    let (pairs, rest) = vectors.as_chunks_mut::<2>();
+    for pair in pairs {
+        for lane in 0..2 {
+            pair[lane] = simd::decay(simd, simd.mul_add_f32s(pair[lane], factor, shift));
+            sums[lane] = simd.add_f32s(sums[lane], pair[lane]);
+        }
     }
-    let mut sum = simd.reduce_sum_f32s(sum);
-    if !rest.is_empty() {
-        let values = simd::exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), shift));
-        simd.partial_store_f32s(rest, values);
-        sum += rest.iter().sum::<f32>();
+    for vector in rest {
+        *vector = simd::decay(simd, simd.mul_add_f32s(*vector, factor, shift));
+        sums[0] = simd.add_f32s(sums[0], *vector);
     }
-    sum
+    simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
+}
+
+/// Multiplies weights with what dropout leaves of them.
+#[inline(always)]
+fn drop_weights<S: Simd>(
+    simd: S,
+    options: &Options,
+    shape: &Shape,
+    number: usize,
+    from: usize,
+    line: &mut [f32],
+) {
+    let mut factors = [0f32; KEYS];
+    let factors = &mut factors[..line.len()];
+    if let Some(factors) = dropout_factors(simd, options, shape, number, from, factors) {
+        for (weight, factor) in line.iter_mut().zip(factors) {
+            *weight *= factor;
+        }
+    }
 }

@@ -1,11 +1,13 @@
 //! What forward and backward share: packed operands, tiles of products, and the weights of a block.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use pulp::Simd;
 
 use super::{Heads, Options, Shape, WeightDropout};
 use crate::micro::{self, Onto, View};
+use crate::pack::pack_panels_with;
 
 /// Rows of a head copied without gaps, each padded with zeros to whole panels.
 pub(super) fn pack_rows<S: Simd>(
@@ -24,7 +26,9 @@ pub(super) fn pack_rows<S: Simd>(
 }
 
 /// Rows of a head as columns of panels: `[panel][width][columns of a panel]`, the last panel filled up with zeros.
+#[inline(always)]
 pub(super) fn pack_columns<S: Simd>(
+    simd: S,
     heads: Heads,
     batch: usize,
     head: usize,
@@ -32,26 +36,18 @@ pub(super) fn pack_columns<S: Simd>(
     width: usize,
     out: &mut [f32],
 ) {
-    let panel = micro::columns::<S>();
-    for (index, out) in out.chunks_exact_mut(width * panel).enumerate() {
-        let first = index * panel;
-        if first >= rows {
-            break;
-        }
-        for column in 0..panel {
-            if first + column < rows {
-                let row = heads.row(batch, head, first + column, width);
-                for (depth, value) in row.iter().enumerate() {
-                    out[depth * panel + column] = *value;
-                }
-            } else {
-                out.iter_mut()
-                    .skip(column)
-                    .step_by(panel)
-                    .for_each(|it| *it = 0.0);
-            }
-        }
+    if rows == 0 || width == 0 {
+        return;
     }
+    // This checks that the last row lies in the slice.
+    heads.row(batch, head, rows - 1, width);
+    let view = View {
+        start: heads.row(batch, head, 0, width).as_ptr(),
+        row_stride: 1,
+        column_stride: heads.strides.row,
+    };
+    // SAFETY: all rows lie in the slice, seen here as columns.
+    unsafe { pack_panels_with(simd, view, width, rows, micro::columns::<S>(), out) };
 }
 
 /// `C (+)= A · B` with a panelled B: `columns` of them, the first of a panel.
@@ -149,6 +145,78 @@ pub(super) fn union(
         }
     }
     start.min(end)..end
+}
+
+/// The keys of a tile that a query sees, counted from the tile's first, and the whole vectors around them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub from: usize,
+    pub to: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Seen {
+    /// Of the keys `range`, those in the tile of `count` keys from `tile` on.
+    #[inline(always)]
+    pub fn new<S: Simd>(range: Range<usize>, tile: usize, count: usize) -> Self {
+        let from = range.start.clamp(tile, tile + count) - tile;
+        let to = range.end.clamp(tile, tile + count) - tile;
+        Self {
+            from,
+            to,
+            start: from / S::F32_LANES * S::F32_LANES,
+            end: to.next_multiple_of(S::F32_LANES),
+        }
+    }
+
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.from >= self.to
+    }
+
+    /// Fills the vectors' numbers that the query does not see, so that no loop has to think of ends.
+    #[inline(always)]
+    pub fn fill_vectors(&self, line: &mut [f32], value: f32) {
+        line[self.start..self.from].fill(value);
+        line[self.to..self.end].fill(value);
+    }
+
+    /// Zeroes the row outside the vectors.
+    #[inline(always)]
+    pub fn clear_rest(&self, line: &mut [f32], count: usize) {
+        line[..self.start].fill(0.0);
+        if self.end < count {
+            line[self.end..count].fill(0.0);
+        }
+    }
+
+    /// The vectors.
+    #[inline(always)]
+    pub fn vectors<'l, S: Simd>(&self, line: &'l mut [f32]) -> &'l mut [S::f32s] {
+        S::as_mut_simd_f32s(&mut line[self.start..self.end]).0
+    }
+}
+
+/// Prepares a row of raw scores for the exponential: minus infinity where the vectors hold keys that are not seen. Gives
+/// the factor that is left to multiply with.
+#[inline(always)]
+pub(super) fn prepare_row(
+    line: &mut [f32],
+    seen: &Seen,
+    options: &Options,
+    shape: &Shape,
+    at: [usize; 3],
+    tile: usize,
+) -> f32 {
+    // A factor that is not positive would turn minus infinity into something else, so it is applied first.
+    let now = options.bias.is_some() || options.scale.partial_cmp(&0.0) != Some(Ordering::Greater);
+    if now {
+        let inside = &mut line[seen.from..seen.to];
+        scale_row(inside, options, shape, at, tile + seen.from);
+    }
+    seen.fill_vectors(line, f32::NEG_INFINITY);
+    if now { 1.0 } else { options.scale }
 }
 
 /// A row of scores, scaled and with its bias: `scores · scale + bias`, for the keys `from..`.

@@ -36,7 +36,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         rounds,
         json_path,
     } = parse(arguments)?;
-    cargo(&["build", "--release", "--package", "bench"])?;
+    cargo(&["build", "--release", "--workspace"])?;
     let ours = root().join("target/release/bench");
     let peer = python().map(|python| (python, root().join("reference/torch_peer.py")));
     if let Err(error) = &peer {

@@ -4,7 +4,7 @@
 use pulp::Simd;
 
 use crate::simd::{decay, erf};
-use crate::sweep::{Step, threaded};
+use crate::sweep::{Step, sweep, threaded};
 
 /// Which function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,14 @@ pub fn activate(kind: Activation, x: &[f32], y: &mut [f32]) {
     for_kind!(kind, KIND => threaded("activate", &Forward::<KIND>, [x], [y]));
 }
 
+/// `x = f(x)`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32]) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &Forward::<KIND>, [], [x]);
+    });
+}
+
 /// `dx = dy · f'(x)`.
 ///
 /// # Panics
@@ -185,6 +193,18 @@ pub fn gated_backward(
 }
 
 struct Forward<const KIND: usize>;
+
+impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], x)], [])
+    }
+}
 
 impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
     #[inline(always)]

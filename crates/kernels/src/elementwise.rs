@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use crate::sweep::{Step, threaded};
+use crate::sweep::{Step, sweep, threaded};
 
 /// `out = x + y`.
 ///
@@ -18,6 +18,12 @@ pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
 /// When the slices have different lengths.
 pub fn add_assign(x: &mut [f32], y: &[f32]) {
     threaded("add_assign", &AddAssign, [y], [x]);
+}
+
+/// `x = x + y`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn add_to<S: Simd>(simd: S, x: &mut [f32], y: &[f32]) {
+    sweep(simd, &AddAssign, [y], [x]);
 }
 
 /// `x = x · factor`.

@@ -5,6 +5,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::Onto;
 use crate::activation::{self, Activation};
+use crate::elementwise;
 use crate::gemm::{Matrix, gemm};
 use crate::parts::{self, Parts};
 use crate::simd::{self, Instructions};
@@ -67,19 +68,15 @@ pub fn forward(
         width: output,
     });
     let finish = |row: usize, column: usize, values: &mut [f32]| {
-        if let Some(bias) = bias {
-            for (value, bias) in values.iter_mut().zip(&bias[column..]) {
-                *value += bias;
-            }
-        }
-        let Some(kind) = activation else {
-            return;
+        // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
+        let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
+        let kernel = Finish {
+            bias: bias.map(|bias| &bias[column..column + values.len()]),
+            activation,
+            before,
+            values,
         };
-        if let Some(before) = before {
-            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            unsafe { before.piece(row, column, values.len()) }.copy_from_slice(values);
-        }
-        simd::run(instructions, Activate { kind, values });
+        simd::run(instructions, kernel);
     };
     if rows <= FEW_ROWS {
         few_rows(shape, x, weight, y, instructions);
@@ -119,24 +116,29 @@ impl Rows {
     }
 }
 
-struct Activate<'a> {
-    kind: Activation,
+/// What is done to a piece of a row of results while it is in cache.
+struct Finish<'a> {
+    bias: Option<&'a [f32]>,
+    activation: Option<Activation>,
+    before: Option<&'a mut [f32]>,
     values: &'a mut [f32],
 }
 
-impl WithSimd for Activate<'_> {
+impl WithSimd for Finish<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (vectors, rest) = S::as_mut_simd_f32s(self.values);
-        for vector in vectors {
-            *vector = activation::value(simd, self.kind, *vector);
+        if let Some(bias) = self.bias {
+            elementwise::add_to(simd, self.values, bias);
         }
-        if !rest.is_empty() {
-            let values = activation::value(simd, self.kind, simd.partial_load_f32s(rest));
-            simd.partial_store_f32s(rest, values);
+        let Some(kind) = self.activation else {
+            return;
+        };
+        if let Some(before) = self.before {
+            before.copy_from_slice(self.values);
         }
+        activation::activate_in_place(simd, kind, self.values);
     }
 }
 
@@ -155,7 +157,10 @@ fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions
         start: y.as_mut_ptr(),
         width: output,
     };
-    let step = (threads::GRAIN / input.max(1)).clamp(1, 256);
+    // Few and long pieces: the processor reads ahead along each.
+    let step = output
+        .div_ceil(2 * threads::count())
+        .max(threads::GRAIN / input);
     let task = |part: usize| {
         let first = part * step;
         let count = step.min(output - first);

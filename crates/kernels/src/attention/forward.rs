@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
+use super::few::{self, Lines};
 use super::scores::{
     Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
     union,
@@ -64,9 +65,10 @@ pub fn forward(
     let instructions = simd::instructions();
     let panel = simd::run(instructions, PanelWidth);
     let padded_value = shape.value_width.next_multiple_of(panel);
+    let packed = shape.queries > few::FEW;
     let sizes = [
-        shape.keys.next_multiple_of(panel) * shape.head_width,
-        shape.keys * padded_value,
+        usize::from(packed) * shape.keys.next_multiple_of(panel) * shape.head_width,
+        usize::from(packed) * shape.keys * padded_value,
         QUERIES * KEYS,
         QUERIES * padded_value,
     ];
@@ -86,6 +88,7 @@ pub fn forward(
                 queries: first..shape.queries.min(first + step),
                 out,
                 scratch,
+                packed,
                 sizes,
             };
             simd::run(instructions, kernel);
@@ -124,6 +127,8 @@ struct Head<'a> {
     queries: Range<usize>,
     out: Output,
     scratch: &'a mut [f32],
+    /// Whether keys and values are packed, or read where they lie.
+    packed: bool,
     /// Of packed keys, packed values, scores and sums.
     sizes: [usize; 4],
 }
@@ -142,24 +147,26 @@ impl WithSimd for Head<'_> {
         let (packed_keys, rest) = std::mem::take(&mut self.scratch).split_at_mut(self.sizes[0]);
         let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
         let (scores, sums) = rest.split_at_mut(self.sizes[2]);
-        let shared = self.shape.key_value_head(self.head);
-        pack_columns(
-            simd,
-            self.key,
-            self.batch,
-            shared,
-            keys,
-            head_width,
-            packed_keys,
-        );
-        pack_rows::<S>(
-            self.value,
-            self.batch,
-            shared,
-            keys,
-            value_width,
-            packed_values,
-        );
+        if self.packed {
+            let shared = self.shape.key_value_head(self.head);
+            pack_columns(
+                simd,
+                self.key,
+                self.batch,
+                shared,
+                keys,
+                head_width,
+                packed_keys,
+            );
+            pack_rows::<S>(
+                self.value,
+                self.batch,
+                shared,
+                keys,
+                value_width,
+                packed_values,
+            );
+        }
         let mut first = self.queries.start;
         while first < self.queries.end {
             let block = first..self.queries.end.min(first + QUERIES);
@@ -180,13 +187,11 @@ impl Head<'_> {
         scores: &mut [f32],
         sums: &mut [f32],
     ) {
-        let Shape {
-            head_width,
-            value_width,
-            ..
-        } = *self.shape;
         let rows = block.len();
-        let padded = value_width.next_multiple_of(micro::columns::<S>());
+        let padded = self
+            .shape
+            .value_width
+            .next_multiple_of(micro::columns::<S>());
         let mut largest = [f32::NEG_INFINITY; QUERIES];
         let mut totals = [0f32; QUERIES];
         sums.fill(0.0);
@@ -197,23 +202,7 @@ impl Head<'_> {
             // No further than the last key that is seen, in whole panels.
             let count = KEYS.min(seen.end - tile).next_multiple_of(panel);
             let count = count.min(self.shape.keys - tile);
-            let query = self
-                .query
-                .row(self.batch, self.head, block.start, head_width);
-            let a = View {
-                start: query.as_ptr(),
-                row_stride: self.query.strides.row,
-                column_stride: 1,
-            };
-            // The view below reaches to the block's last row, which this checks.
-            self.query
-                .row(self.batch, self.head, block.end - 1, head_width);
-            // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have
-            // room for whole panels.
-            unsafe {
-                let panels = &packed_keys[tile * head_width..];
-                product_with_panels(simd, rows, count, head_width, a, panels, scores, KEYS);
-            }
+            self.score(simd, block.clone(), tile..tile + count, packed_keys, scores);
             for row in 0..rows {
                 let at = [self.batch, self.head, block.start + row];
                 let range = self.options.mask.range(self.shape, self.batch, at[2]);
@@ -238,6 +227,8 @@ impl Head<'_> {
                 let total = exponentiate(simd, vectors, factor, now);
                 if before == now {
                     totals[row] += total;
+                } else if before == f32::NEG_INFINITY {
+                    (totals[row], largest[row]) = (totals[row] + total, now);
                 } else {
                     let decay = (before - now).exp();
                     totals[row] = totals[row] * decay + total;
@@ -259,18 +250,106 @@ impl Head<'_> {
                     );
                 }
             }
-            let a = View {
-                start: scores.as_ptr(),
-                row_stride: KEYS,
-                column_stride: 1,
-            };
-            // SAFETY: the scores hold `rows` rows of `count` numbers.
-            unsafe {
-                let values = &packed_values[tile * padded..];
-                add_product(simd, rows, count, a, values, sums, padded);
-            }
+            self.weigh(
+                simd,
+                rows,
+                tile..tile + count,
+                packed_values,
+                scores,
+                sums,
+                padded,
+            );
         }
         self.finish(block, &largest, &totals, sums, padded);
+    }
+
+    /// The scores of a block of queries with a tile of keys.
+    #[inline(always)]
+    fn score<S: Simd>(
+        &self,
+        simd: S,
+        block: Range<usize>,
+        tile: Range<usize>,
+        packed_keys: &[f32],
+        scores: &mut [f32],
+    ) {
+        let width = self.shape.head_width;
+        if !self.packed {
+            let keys = self.lines(self.key, width);
+            for (query, line) in block.zip(scores.chunks_exact_mut(KEYS)) {
+                let query = self.query.row(self.batch, self.head, query, width);
+                few::dots(simd, query, keys, tile.clone(), line);
+            }
+            return;
+        }
+        let query = self.query.row(self.batch, self.head, block.start, width);
+        let a = View {
+            start: query.as_ptr(),
+            row_stride: self.query.strides.row,
+            column_stride: 1,
+        };
+        // The view reaches to the block's last row, which this checks.
+        self.query.row(self.batch, self.head, block.end - 1, width);
+        let panels = &packed_keys[tile.start * width..];
+        // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
+        // whole panels.
+        unsafe {
+            product_with_panels(
+                simd,
+                block.len(),
+                tile.len(),
+                width,
+                a,
+                panels,
+                scores,
+                KEYS,
+            )
+        };
+    }
+
+    /// Adds a tile of values to the sums, weighed.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    fn weigh<S: Simd>(
+        &self,
+        simd: S,
+        rows: usize,
+        tile: Range<usize>,
+        packed_values: &[f32],
+        weights: &[f32],
+        sums: &mut [f32],
+        padded: usize,
+    ) {
+        if !self.packed {
+            let values = self.lines(self.value, self.shape.value_width);
+            for (line, sums) in weights
+                .chunks_exact(KEYS)
+                .zip(sums.chunks_exact_mut(padded))
+                .take(rows)
+            {
+                few::add_weighted(simd, &line[..tile.len()], values, tile.start, sums);
+            }
+            return;
+        }
+        let a = View {
+            start: weights.as_ptr(),
+            row_stride: KEYS,
+            column_stride: 1,
+        };
+        let values = &packed_values[tile.start * padded..];
+        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys.
+        unsafe { add_product(simd, rows, tile.len(), a, values, sums, padded) };
+    }
+
+    /// The rows of this head in keys or values.
+    #[inline(always)]
+    fn lines<'a>(&self, heads: Heads<'a>, width: usize) -> Lines<'a> {
+        Lines {
+            heads,
+            batch: self.batch,
+            head: self.shape.key_value_head(self.head),
+            width,
+        }
     }
 
     #[inline(always)]

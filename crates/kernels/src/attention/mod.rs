@@ -12,6 +12,7 @@
 //! ```
 
 mod backward;
+mod few;
 mod forward;
 pub mod naive;
 mod scores;

@@ -17,7 +17,7 @@ mod ours;
 #[path = "operations/twin.rs"]
 mod twin;
 
-use attentive_tensor::Device;
+use attentive_tensor::{Device, Tensor, cross_entropy};
 use burn::tensor::FloatDType;
 use ours::{Layout, Tracked};
 
@@ -47,4 +47,16 @@ fn the_composed_operations_are_those_of_pytorch() {
             checks::matches_differences(case, &ours.gradients, TOLERANCE)
         },
     );
+}
+
+/// Not right yet; run with `--ignored`, alone.
+#[test]
+#[ignore = "an ignored target is taken for word 0; a logit of minus infinity there gives -inf · 0, which is no number"]
+fn an_ignored_row_may_hold_anything() {
+    let mut device = Device::flex();
+    device.configure(FloatDType::F64).unwrap();
+    let logits = [[0.5, 0.25], [f64::NEG_INFINITY, 1.0]];
+    let logits = Tensor::<2>::from_data(logits, &device);
+    let loss = cross_entropy(logits, Tensor::from_ints([0, -100], &device), 0.0);
+    assert!(ours::numbers(loss)[0].is_finite());
 }

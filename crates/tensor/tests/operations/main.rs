@@ -7,6 +7,7 @@ mod checks;
 mod drawn;
 mod edges;
 mod golden;
+mod not_yet;
 mod ours;
 mod twin;
 

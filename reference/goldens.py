@@ -1,4 +1,4 @@
-"""Makes everything under fixtures/: tiny checkpoints, and what PyTorch and transformers compute with them.
+"""Makes the model folders of fixtures/: tiny checkpoints, and what PyTorch and transformers compute with them.
 
 Each fixture is a complete Hugging Face model folder plus `golden.safetensors`, whose tensors are the oracle of the
 Rust tests: outputs, padded and positioned batches, loss and every gradient, ten training steps, greedy decoding.

@@ -45,7 +45,9 @@ fn check() -> Result<()> {
 }
 
 fn goldens() -> Result<()> {
-    run(Command::new(python()?).arg(root().join("reference/goldens.py")))
+    let (python, reference) = (python()?, root().join("reference"));
+    run(Command::new(&python).arg(reference.join("goldens.py")))?;
+    run(Command::new(&python).arg(reference.join("operations.py")))
 }
 
 /// Python with PyTorch and transformers, in an environment of the project's own.

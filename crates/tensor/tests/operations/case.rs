@@ -1,0 +1,157 @@
+//! A case: an operation with its settings, its inputs, and what flows back into each of its outputs.
+
+use std::collections::BTreeMap;
+
+use attentive_tensor::{Activation, Mask, NormKind, Purpose, Randomness};
+use serde::Deserialize;
+
+/// Sizes and numbers; f64, which holds every f32.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    pub shape: Vec<usize>,
+    pub numbers: Vec<f64>,
+}
+
+impl Array {
+    /// The size of the last axis.
+    pub fn width(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// The sizes of a tensor of so many axes.
+    pub fn dims<const D: usize>(&self) -> [usize; D] {
+        let shape = self.shape.clone();
+        let shape: Result<[usize; D], _> = shape.try_into();
+        shape.unwrap_or_else(|shape| panic!("{shape:?} has not {D} axes"))
+    }
+}
+
+/// The largest size of any number.
+pub fn largest(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |most, x| most.max(x.abs()))
+}
+
+pub type Arrays = BTreeMap<String, Array>;
+
+pub struct Case {
+    pub name: String,
+    pub operation: Operation,
+    pub inputs: Arrays,
+    /// The gradient of each output. Nothing but zeros means that nobody reads the output.
+    pub upstream: Vec<Vec<f64>>,
+}
+
+impl Case {
+    /// The size of what flows back, for gradients that are zero in exact arithmetic and have no size of their own.
+    pub fn upstream_size(&self) -> f64 {
+        self.upstream
+            .iter()
+            .map(|numbers| largest(numbers))
+            .fold(0.0, f64::max)
+    }
+}
+
+/// An operation and its settings, in the words of `reference/operations.py`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "operation", rename_all = "snake_case")]
+pub enum Operation {
+    Linear,
+    ActivatedLinear {
+        activation: Activation,
+    },
+    GatedLinear {
+        activation: Activation,
+    },
+    ThreeLinears,
+    Add,
+    Norm(Norm),
+    NormBeside(Norm),
+    NormOfSum(Norm),
+    Activate {
+        activation: Activation,
+    },
+    Gated {
+        activation: Activation,
+    },
+    Softmax,
+    Dropout {
+        probability: f64,
+    },
+    Rotary {
+        theta: f64,
+        positions: Vec<Vec<i64>>,
+    },
+    Embedding {
+        ids: Vec<Vec<i64>>,
+    },
+    CrossEntropy {
+        targets: Vec<i64>,
+        label_smoothing: f64,
+    },
+    Attention(Attention),
+    AttentionWeights(Attention),
+    ApplyWeights,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Norm {
+    kind: NormName,
+    pub epsilon: f64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum NormName {
+    Layer,
+    Rms,
+}
+
+impl Norm {
+    pub fn new(kind: NormKind, epsilon: f64) -> Self {
+        let kind = match kind {
+            NormKind::Layer => NormName::Layer,
+            NormKind::Rms => NormName::Rms,
+        };
+        Self { kind, epsilon }
+    }
+
+    pub fn kind(self) -> NormKind {
+        match self.kind {
+            NormName::Layer => NormKind::Layer,
+            NormName::Rms => NormKind::Rms,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Attention {
+    pub scale: f64,
+    pub causal: bool,
+    pub window: Option<usize>,
+    /// First and end of the keys that are not padding, for each sequence.
+    pub keys: Option<Vec<[usize; 2]>>,
+    /// PyTorch's masks are not ours, so the golden cases have none.
+    #[serde(default)]
+    pub dropout: f64,
+}
+
+impl Attention {
+    pub fn mask(&self) -> Mask {
+        let mut mask = match self.causal {
+            true => Mask::causal(),
+            false => Mask::none(),
+        };
+        if let Some(window) = self.window {
+            mask = mask.with_window(window);
+        }
+        match &self.keys {
+            Some(keys) => mask.with_keys(keys.iter().map(|[start, end]| *start..*end).collect()),
+            None => mask,
+        }
+    }
+}
+
+/// The randomness of every case: what is dropped is a function of it, so the twin can make the same mask again.
+pub fn randomness() -> Randomness {
+    Randomness::new(Purpose::Dropout, 11, 13)
+}

@@ -1,0 +1,260 @@
+//! Cases that no file holds: sizes around the kernels' blocks, which would make the file large, and dropout, whose masks
+//! are our own.
+
+use attentive_tensor::{Activation, NormKind};
+
+use crate::case::{Array, Arrays, Attention, Case, Norm, Operation};
+use crate::twin;
+
+/// All drawn cases. Inputs and what flows back are f32 numbers between -1.5 and 1.5.
+pub fn cases() -> Vec<Case> {
+    let mut cases = rows();
+    cases.extend(attentions());
+    cases.extend(attentions_with_dropout());
+    cases
+}
+
+fn rows() -> Vec<Case> {
+    let norm = |kind| Norm::new(kind, 1e-5);
+    let (layer, rms) = (norm(NormKind::Layer), norm(NormKind::Rms));
+    let activation = Activation::Silu;
+    vec![
+        // Blocks of a product: 192 rows, 384 inputs, 2048 outputs, which are spread over threads in strips of 256.
+        linear("193 rows", [193, 5], 3),
+        linear("191 rows", [191, 3], 7),
+        linear("385 inputs", [7, 385], 9),
+        linear("383 inputs", [1, 383], 5),
+        linear("2049 outputs", [5, 2], 2049),
+        linear("257 outputs", [7, 3], 257),
+        draw(
+            "activated linear past all blocks",
+            Operation::ActivatedLinear {
+                activation: Activation::GeluTanh,
+            },
+            &[("x", &[13, 385]), ("weight", &[33, 385]), ("bias", &[33])],
+        ),
+        draw(
+            "gated linear past all blocks",
+            Operation::GatedLinear { activation },
+            &[
+                ("x", &[193, 7]),
+                ("gate", &[33, 7]),
+                ("gate_bias", &[33]),
+                ("up", &[33, 7]),
+                ("up_bias", &[33]),
+            ],
+        ),
+        draw(
+            "three linears past all blocks",
+            Operation::ThreeLinears,
+            &[
+                ("x", &[49, 31]),
+                ("weight0", &[65, 31]),
+                ("weight1", &[17, 31]),
+                ("bias1", &[17]),
+                ("weight2", &[33, 31]),
+            ],
+        ),
+        draw(
+            "many rows of a layer norm",
+            Operation::Norm(layer),
+            &[("x", &[131, 67]), ("weight", &[67]), ("bias", &[67])],
+        ),
+        draw(
+            "many rows of a root-mean-square norm",
+            Operation::NormOfSum(rms),
+            &[("x", &[131, 67]), ("branch", &[131, 67]), ("weight", &[67])],
+        ),
+        draw(
+            "wide rows beside their norm",
+            Operation::NormBeside(layer),
+            &[("x", &[3, 1025]), ("weight", &[1025]), ("bias", &[1025])],
+        ),
+        draw("wide softmax", Operation::Softmax, &[("x", &[3, 1025])]),
+        draw(
+            "a vocabulary past its block",
+            Operation::CrossEntropy {
+                targets: vec![4096, -100, 0],
+                label_smoothing: 0.1,
+            },
+            &[("logits", &[3, 4097])],
+        ),
+        draw(
+            "an embedding of many",
+            Operation::Embedding {
+                ids: vec![(0..300).map(|i| i * i % 31).collect()],
+            },
+            &[("table", &[31, 19])],
+        ),
+        // Masks are made in groups of 64.
+        dropped(0.1, &[1, 1]),
+        dropped(0.25, &[5, 13]),
+        dropped(0.5, &[3, 43]),
+        dropped(0.9, &[2, 3, 67]),
+    ]
+}
+
+fn linear(name: &str, x: [usize; 2], output: usize) -> Case {
+    let inputs: [(&str, &[usize]); 3] =
+        [("x", &x), ("weight", &[output, x[1]]), ("bias", &[output])];
+    draw(&format!("linear, {name}"), Operation::Linear, &inputs)
+}
+
+fn dropped(probability: f64, shape: &[usize]) -> Case {
+    let name = format!("dropout of {probability}, {shape:?}");
+    draw(&name, Operation::Dropout { probability }, &[("x", shape)])
+}
+
+/// `[batch, heads, key_value_heads, queries, keys, head_width, value_width]`
+type Sizes = [usize; 7];
+
+/// Blocks are 48 queries by 128 keys.
+fn attentions() -> Vec<Case> {
+    let plain = Attention {
+        scale: 0.4,
+        ..Attention::default()
+    };
+    let causal = Attention {
+        causal: true,
+        ..plain.clone()
+    };
+    let window = Attention {
+        window: Some(50),
+        ..plain.clone()
+    };
+    let padded = Attention {
+        keys: Some(vec![[0, 97], [128, 130]]),
+        ..causal.clone()
+    };
+    vec![
+        attend("47 by 127", &plain, [1, 1, 1, 47, 127, 3, 5], None),
+        attend("48 by 128", &plain, [1, 2, 1, 48, 128, 3, 2], None),
+        attend("49 by 129", &plain, [1, 1, 1, 49, 129, 5, 3], None),
+        attend("96 causal", &causal, [1, 2, 2, 96, 96, 3, 3], None),
+        attend("131 causal", &causal, [1, 2, 1, 131, 131, 3, 3], None),
+        attend("257 keys", &causal, [1, 1, 1, 3, 257, 7, 1], None),
+        attend("window", &window, [1, 1, 1, 131, 131, 3, 2], None),
+        attend("padded", &padded, [2, 1, 1, 49, 130, 2, 3], None),
+        attend(
+            "with a bias",
+            &causal,
+            [2, 2, 1, 49, 129, 2, 2],
+            Some([1, 2]),
+        ),
+        attend("wide heads", &plain, [1, 1, 1, 7, 5, 129, 67], None),
+    ]
+}
+
+fn attentions_with_dropout() -> Vec<Case> {
+    let dropped = |dropout, causal| Attention {
+        scale: 0.4,
+        causal,
+        dropout,
+        ..Attention::default()
+    };
+    let padded = Attention {
+        keys: Some(vec![[0, 7], [5, 9]]),
+        window: Some(4),
+        ..dropped(0.3, true)
+    };
+    vec![
+        attend(
+            "one weight dropped or not",
+            &dropped(0.5, false),
+            [1, 1, 1, 1, 1, 1, 1],
+            None,
+        ),
+        attend(
+            "dropout",
+            &dropped(0.3, false),
+            [2, 3, 3, 7, 11, 5, 3],
+            None,
+        ),
+        attend(
+            "causal dropout",
+            &dropped(0.1, true),
+            [2, 4, 2, 9, 9, 4, 4],
+            None,
+        ),
+        attend(
+            "dropout under all masks",
+            &padded,
+            [2, 4, 2, 5, 9, 3, 3],
+            None,
+        ),
+        attend(
+            "dropout with a bias",
+            &dropped(0.5, true),
+            [2, 2, 2, 7, 7, 3, 3],
+            Some([2, 1]),
+        ),
+        attend(
+            "dropout past a block",
+            &dropped(0.2, true),
+            [1, 2, 1, 49, 129, 3, 2],
+            None,
+        ),
+    ]
+}
+
+fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<[usize; 2]>) -> Case {
+    let [
+        batch,
+        heads,
+        key_value_heads,
+        queries,
+        keys,
+        head_width,
+        value_width,
+    ] = sizes;
+    let query = [batch, heads, queries, head_width];
+    let key = [batch, key_value_heads, keys, head_width];
+    let value = [batch, key_value_heads, keys, value_width];
+    let bias = bias.map(|[batch, heads]| [batch, heads, queries, keys]);
+    let mut inputs: Vec<(&str, &[usize])> =
+        vec![("query", &query), ("key", &key), ("value", &value)];
+    inputs.extend(bias.iter().map(|bias| ("bias", bias.as_slice())));
+    let operation = Operation::Attention(settings.clone());
+    draw(&format!("attention, {name}"), operation, &inputs)
+}
+
+fn draw(name: &str, operation: Operation, shapes: &[(&str, &[usize])]) -> Case {
+    let mut seed = name
+        .bytes()
+        .fold(0, |seed, byte| scrambled(seed ^ u64::from(byte)));
+    let mut numbers = |count: usize| -> Vec<f64> {
+        seed = scrambled(seed);
+        (0..count as u64).map(|i| number(seed ^ i)).collect()
+    };
+    let mut array = |shape: &[usize]| Array {
+        shape: shape.to_vec(),
+        numbers: numbers(shape.iter().product()),
+    };
+    let inputs: Arrays = shapes
+        .iter()
+        .map(|(name, shape)| (name.to_string(), array(shape)))
+        .collect();
+    let mut case = Case {
+        name: name.to_owned(),
+        operation,
+        inputs,
+        upstream: Vec::new(),
+    };
+    let outputs = twin::outputs(&case, &case.inputs);
+    case.upstream = outputs.iter().map(|output| numbers(output.len())).collect();
+    case
+}
+
+/// A number between -1.5 and 1.5 that f32 holds.
+fn number(seed: u64) -> f64 {
+    let share = (scrambled(seed) >> 40) as f32 / (1u64 << 24) as f32;
+    f64::from(3.0 * share - 1.5)
+}
+
+/// A function of the seed that looks like chance: the last step of SplitMix64, Steele et al. 2014.
+pub fn scrambled(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,280 @@
+//! Runs a case with the operations of this crate.
+
+use std::collections::BTreeMap;
+
+use attentive_tensor::{
+    Device, Int, LinearMap, NormOperands, RotaryAngles, Scores, Tensor, TensorData, activate,
+    activated_linear, add, apply_weights, attention, attention_weights, cross_entropy, dropout,
+    embedding, gated, gated_linear, linear, norm, norm_beside, norm_of_sum, rotary, softmax,
+    three_linears,
+};
+
+use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
+
+/// How the inputs, and what flows back, stand in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// In the order of their axes.
+    Dense,
+    /// Two axes exchanged, as heads stand in a projection.
+    View,
+}
+
+/// Which inputs take part in a backward pass.
+#[derive(Clone, Copy, Debug)]
+pub enum Tracked<'a> {
+    All,
+    Only(&'a str),
+    /// No backward pass: the device has no autodiff.
+    None,
+}
+
+/// What an operation gave.
+pub struct Outcome {
+    pub outputs: Vec<Array>,
+    /// Of the inputs that have one.
+    pub gradients: Arrays,
+}
+
+pub fn run(case: &Case, layout: Layout, tracked: Tracked) -> Outcome {
+    let device = match tracked {
+        Tracked::None => Device::flex(),
+        _ => Device::flex().autodiff(),
+    };
+    let leaf = |(name, array): (&String, &Array)| {
+        let data = TensorData::new(array.numbers.clone(), [array.numbers.len()]);
+        let leaf = Tensor::<1>::from_data(data, &device);
+        let leaf = match tracked {
+            Tracked::All => leaf.require_grad(),
+            Tracked::Only(only) if only == name => leaf.require_grad(),
+            Tracked::Only(_) | Tracked::None => leaf,
+        };
+        (name.clone(), leaf)
+    };
+    let mut pass = Pass {
+        case,
+        layout,
+        leaves: case.inputs.iter().map(leaf).collect(),
+        device,
+        outputs: Vec::new(),
+        loss: None,
+    };
+    pass.run();
+    let mut gradients = Arrays::new();
+    if let (Tracked::All | Tracked::Only(_), Some(loss)) = (tracked, pass.loss) {
+        let all = loss.backward();
+        for (name, leaf) in &pass.leaves {
+            if let Some(gradient) = leaf.grad(&all) {
+                let shape = case.inputs[name].shape.clone();
+                let numbers = numbers(gradient);
+                gradients.insert(name.clone(), Array { shape, numbers });
+            }
+        }
+    }
+    Outcome {
+        outputs: pass.outputs,
+        gradients,
+    }
+}
+
+struct Pass<'a> {
+    case: &'a Case,
+    layout: Layout,
+    device: Device,
+    /// The inputs, flat: so their gradients are of one type.
+    leaves: BTreeMap<String, Tensor<1>>,
+    outputs: Vec<Array>,
+    /// The sum of all outputs that are read, times what flows back into them.
+    loss: Option<Tensor<1>>,
+}
+
+impl Pass<'_> {
+    fn run(&mut self) {
+        match &self.case.operation {
+            Operation::Rotary { theta, positions } => {
+                let x = self.input::<4>("x");
+                let angles = RotaryAngles::new(self.integers(positions), x.dims()[3], *theta);
+                self.output(rotary(x, &angles));
+            }
+            Operation::Embedding { ids } => {
+                self.output(embedding(self.input("table"), self.integers(ids)));
+            }
+            Operation::CrossEntropy {
+                targets,
+                label_smoothing,
+            } => {
+                let data = TensorData::new(targets.clone(), [targets.len()]);
+                let targets = Tensor::<1, Int>::from_data(data, &self.device);
+                self.output(cross_entropy(
+                    self.input("logits"),
+                    targets,
+                    *label_smoothing,
+                ));
+            }
+            Operation::Attention(settings) => {
+                let scores = self.scores(settings.scale, settings.mask());
+                let [query, key, value] = ["query", "key", "value"].map(|it| self.input(it));
+                let randomness = &mut randomness();
+                let context = attention(
+                    query,
+                    key,
+                    value,
+                    &scores,
+                    settings.dropout,
+                    Some(randomness),
+                );
+                self.output(context);
+            }
+            Operation::AttentionWeights(settings) => {
+                let scores = self.scores(settings.scale, settings.mask());
+                let weights = attention_weights(self.input("query"), self.input("key"), &scores);
+                self.output(weights);
+            }
+            Operation::ApplyWeights => {
+                self.output(apply_weights(self.input("weights"), self.input("value")));
+            }
+            _ => self.run_at_any_rank(),
+        }
+    }
+
+    /// The operations that take any number of axes, with as many as the case has.
+    fn run_at_any_rank(&mut self) {
+        let first = self.case.inputs.get("x").or(self.case.inputs.get("gate"));
+        match first.unwrap().shape.len() {
+            2 => self.run_at::<2>(),
+            3 => self.run_at::<3>(),
+            rank => panic!("{}: no case has {rank} axes yet", self.case.name),
+        }
+    }
+
+    fn run_at<const D: usize>(&mut self) {
+        let x = |pass: &Self| pass.input::<D>("x");
+        match &self.case.operation {
+            Operation::Linear => {
+                let (weight, bias) = self.map("weight", "bias");
+                self.output(linear(x(self), weight, bias));
+            }
+            Operation::ActivatedLinear { activation } => {
+                let (weight, bias) = self.map("weight", "bias");
+                self.output(activated_linear(*activation, x(self), weight, bias));
+            }
+            Operation::GatedLinear { activation } => {
+                let (gate, up) = (self.map("gate", "gate_bias"), self.map("up", "up_bias"));
+                self.output(gated_linear(*activation, x(self), gate, up));
+            }
+            Operation::ThreeLinears => {
+                let maps = [0, 1, 2].map(|i| self.map(&format!("weight{i}"), &format!("bias{i}")));
+                for output in three_linears(x(self), maps) {
+                    self.output(output);
+                }
+            }
+            Operation::Add => self.output(add(x(self), self.input("y"))),
+            Operation::Norm(settings) => self.output(norm(x(self), self.operands(settings))),
+            Operation::NormBeside(settings) => {
+                for output in norm_beside(x(self), self.operands(settings)) {
+                    self.output(output);
+                }
+            }
+            Operation::NormOfSum(settings) => {
+                let operands = self.operands(settings);
+                self.output(norm_of_sum(x(self), self.input("branch"), operands));
+            }
+            Operation::Activate { activation } => self.output(activate(*activation, x(self))),
+            Operation::Gated { activation } => {
+                let (gate, up) = (self.input::<D>("gate"), self.input("up"));
+                self.output(gated(*activation, gate, up));
+            }
+            Operation::Softmax => self.output(softmax(x(self))),
+            Operation::Dropout { probability } => {
+                self.output(dropout(x(self), *probability, Some(&mut randomness())));
+            }
+            other => panic!("{other:?} has a fixed number of axes"),
+        }
+    }
+
+    fn map(&self, weight: &str, bias: &str) -> LinearMap {
+        (self.input(weight), self.optional(bias))
+    }
+
+    fn operands(&self, settings: &Norm) -> NormOperands {
+        NormOperands {
+            kind: settings.kind(),
+            weight: self.input("weight"),
+            bias: self.optional("bias"),
+            epsilon: settings.epsilon,
+        }
+    }
+
+    fn scores(&self, scale: f64, mask: attentive_tensor::Mask) -> Scores {
+        Scores {
+            bias: self.optional("bias"),
+            ..Scores::new(mask, scale)
+        }
+    }
+
+    fn input<const D: usize>(&self, name: &str) -> Tensor<D> {
+        self.optional(name)
+            .unwrap_or_else(|| panic!("{} has no input {name}", self.case.name))
+    }
+
+    fn optional<const D: usize>(&self, name: &str) -> Option<Tensor<D>> {
+        let leaf = self.leaves.get(name)?.clone();
+        let dims = self.case.inputs[name].dims::<D>();
+        Some(placed(leaf.reshape(dims), self.layout))
+    }
+
+    fn integers(&self, rows: &[Vec<i64>]) -> Tensor<2, Int> {
+        let data = TensorData::new(rows.concat(), [rows.len(), rows[0].len()]);
+        Tensor::from_data(data, &self.device)
+    }
+
+    /// Notes an output, and adds what is read of it to the loss.
+    fn output<const D: usize>(&mut self, output: Tensor<D>) {
+        let upstream = &self.case.upstream[self.outputs.len()];
+        let dims = output.dims();
+        self.outputs.push(Array {
+            shape: dims.to_vec(),
+            numbers: numbers(output.clone()),
+        });
+        if upstream.iter().all(|it| *it == 0.0) {
+            return;
+        }
+        let upstream =
+            Tensor::<D>::from_data(TensorData::new(upstream.clone(), dims), &self.device);
+        let loss = match (self.layout, exchanged::<D>()) {
+            (Layout::View, Some([a, b])) => output.swap_dims(a, b) * upstream.swap_dims(a, b),
+            _ => output * upstream,
+        };
+        let loss = loss.sum();
+        self.loss = Some(match self.loss.take() {
+            Some(sum) => sum + loss,
+            None => loss,
+        });
+    }
+}
+
+/// The same numbers, in memory in the order of the layout.
+fn placed<const D: usize>(x: Tensor<D>, layout: Layout) -> Tensor<D> {
+    match (layout, exchanged::<D>()) {
+        (Layout::View, Some([a, b])) => {
+            let x = x.swap_dims(a, b);
+            let (dims, count) = (x.dims(), x.shape().num_elements());
+            // Flattening copies the numbers into the exchanged order; exchanging again is then only a view.
+            x.reshape([count]).reshape(dims).swap_dims(a, b)
+        }
+        _ => x,
+    }
+}
+
+/// The axes that a view exchanges: heads and positions, or else the last two.
+fn exchanged<const D: usize>() -> Option<[usize; 2]> {
+    match D {
+        0 | 1 => None,
+        4 => Some([1, 2]),
+        _ => Some([D - 2, D - 1]),
+    }
+}
+
+pub fn numbers<const D: usize>(x: Tensor<D>) -> Vec<f64> {
+    x.into_data().iter::<f64>().collect()
+}

@@ -1,0 +1,209 @@
+//! The f64 twin of every operation: its definition, one number at a time. Most are the naive twins of the kernels' room;
+//! products and attention, whose twins there read f32, are written out.
+
+use attentive_kernels as kernels;
+use attentive_tensor::{Activation, IGNORED_TARGET, NormKind};
+use kernels::rotary::{Direction, Heads, Layout};
+
+use crate::case::{Array, Arrays, Attention, Case, Norm, Operation, randomness};
+
+/// The outputs of a case's operation, for these inputs in the place of its own.
+pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
+    let input = |name: &str| &inputs[name];
+    let affine = |weight: &str, bias: &str| affine(input("x"), input(weight), inputs.get(bias));
+    let one = match &case.operation {
+        Operation::Linear => affine("weight", "bias"),
+        Operation::ActivatedLinear { activation } => {
+            activated(*activation, &affine("weight", "bias"))
+        }
+        Operation::GatedLinear { activation } => {
+            let gate = activated(*activation, &affine("gate", "gate_bias"));
+            products(&gate, &affine("up", "up_bias"))
+        }
+        Operation::ThreeLinears => {
+            let maps = [0, 1, 2].map(|i| affine(&format!("weight{i}"), &format!("bias{i}")));
+            return maps.to_vec();
+        }
+        Operation::Add => sums(&input("x").numbers, &input("y").numbers),
+        Operation::Norm(settings) => normed(*settings, &input("x").numbers, inputs),
+        Operation::NormBeside(settings) => {
+            let x = &input("x").numbers;
+            return vec![x.clone(), normed(*settings, x, inputs)];
+        }
+        Operation::NormOfSum(settings) => {
+            let sum = sums(&input("x").numbers, &input("branch").numbers);
+            normed(*settings, &sum, inputs)
+        }
+        Operation::Activate { activation } => activated(*activation, &input("x").numbers),
+        Operation::Gated { activation } => {
+            let gate = activated(*activation, &input("gate").numbers);
+            products(&gate, &input("up").numbers)
+        }
+        Operation::Softmax => {
+            let x = input("x");
+            kernels::softmax::naive::softmax(&x.numbers, x.width())
+        }
+        Operation::Dropout { probability } => {
+            let key = randomness().next_key();
+            kernels::dropout::naive::dropout(&input("x").numbers, *probability as f32, key)
+        }
+        Operation::Rotary { theta, positions } => rotated(input("x"), *theta, positions),
+        Operation::Embedding { ids } => {
+            let table = input("table");
+            kernels::embedding::naive::gather(&table.numbers, table.width(), &ids.concat())
+        }
+        Operation::CrossEntropy {
+            targets,
+            label_smoothing,
+        } => vec![mean_cross_entropy(
+            input("logits"),
+            targets,
+            *label_smoothing,
+        )],
+        Operation::Attention(settings) => {
+            let mut weights = weights(settings, inputs);
+            drop_weights(settings, &mut weights.numbers);
+            weighted(&weights, input("value"))
+        }
+        Operation::AttentionWeights(settings) => weights(settings, inputs).numbers,
+        Operation::ApplyWeights => weighted(input("weights"), input("value")),
+    };
+    vec![one]
+}
+
+fn affine(x: &Array, weight: &Array, bias: Option<&Array>) -> Vec<f64> {
+    let mut y = Vec::new();
+    for x in x.numbers.chunks(x.width()) {
+        for (i, weight) in weight.numbers.chunks(weight.width()).enumerate() {
+            y.push(dot(x, weight) + bias.map_or(0.0, |bias| bias.numbers[i]));
+        }
+    }
+    y
+}
+
+fn normed(settings: Norm, x: &[f64], inputs: &Arrays) -> Vec<f64> {
+    let weight = &inputs["weight"].numbers;
+    let bias = inputs.get("bias").map(|bias| bias.numbers.as_slice());
+    let normalised = match settings.kind() {
+        NormKind::Layer => kernels::norms::naive::layer_norm(x, weight, bias, settings.epsilon),
+        NormKind::Rms => kernels::norms::naive::rms_norm(x, weight, settings.epsilon),
+    };
+    normalised.y
+}
+
+fn activated(kind: Activation, x: &[f64]) -> Vec<f64> {
+    let kind = match kind {
+        Activation::Relu => kernels::activation::Activation::Relu,
+        Activation::Gelu => kernels::activation::Activation::Gelu,
+        Activation::GeluTanh => kernels::activation::Activation::GeluTanh,
+        Activation::Silu => kernels::activation::Activation::Silu,
+    };
+    let value = |x: &f64| kernels::activation::naive::value(kind, *x);
+    x.iter().map(value).collect()
+}
+
+fn rotated(x: &Array, theta: f64, positions: &[Vec<i64>]) -> Vec<f64> {
+    let [batch, heads, length, head_width] = x.dims();
+    let mut angles = Vec::new();
+    for position in positions.concat() {
+        for i in 0..head_width / 2 {
+            angles.push(position as f64 * theta.powf(-2.0 * i as f64 / head_width as f64));
+        }
+    }
+    let cosine: Vec<f64> = angles.iter().map(|it| it.cos()).collect();
+    let sine: Vec<f64> = angles.iter().map(|it| it.sin()).collect();
+    let sizes = Heads {
+        batch,
+        heads,
+        length,
+        head_width,
+        layout: Layout::HeadsFirst,
+    };
+    kernels::rotary::naive::rotary(&x.numbers, sizes, &cosine, &sine, Direction::Forward)
+}
+
+fn mean_cross_entropy(logits: &Array, targets: &[i64], smoothing: f64) -> f64 {
+    let (numbers, vocabulary) = (&logits.numbers, logits.width());
+    let losses =
+        kernels::cross_entropy::naive::cross_entropy(numbers, targets, vocabulary, smoothing);
+    let counted = targets.iter().filter(|it| **it != IGNORED_TARGET).count();
+    losses.iter().sum::<f64>() / counted.max(1) as f64
+}
+
+/// The attention weights, `[batch, heads, queries, keys]`, before dropout.
+fn weights(settings: &Attention, inputs: &Arrays) -> Array {
+    let (query, key) = (&inputs["query"], &inputs["key"]);
+    let [batch, heads, queries, width] = query.dims();
+    let [_, key_value_heads, keys, _] = key.dims();
+    let mut scores = Vec::new();
+    for (row, q) in query.numbers.chunks(width).enumerate() {
+        let (sequence, head, place) = (row / queries / heads, row / queries % heads, row % queries);
+        let shared = sequence * key_value_heads + head / (heads / key_value_heads);
+        for other in 0..keys {
+            let at = (shared * keys + other) * width;
+            let mut score = settings.scale * dot(q, &key.numbers[at..at + width]);
+            if let Some(bias) = inputs.get("bias") {
+                let [sequences, bias_heads, ..] = bias.dims::<4>();
+                let matrix = sequence % sequences * bias_heads + head % bias_heads;
+                score += bias.numbers[(matrix * queries + place) * keys + other];
+            }
+            let sees = sees(settings, sequence, place + keys, other + queries, other);
+            scores.push(if sees { score } else { f64::NEG_INFINITY });
+        }
+    }
+    Array {
+        shape: vec![batch, heads, queries, keys],
+        numbers: kernels::softmax::naive::softmax(&scores, keys),
+    }
+}
+
+/// Whether a query sees a key. Queries are the last of the keys' positions, so a query stands at `place + keys - queries`;
+/// both positions come with `queries` added, which keeps them whole numbers above zero.
+fn sees(settings: &Attention, sequence: usize, query: usize, key: usize, index: usize) -> bool {
+    (!settings.causal || key <= query)
+        && settings
+            .window
+            .is_none_or(|size| query.abs_diff(key) < size)
+        && settings.keys.as_ref().is_none_or(|keys| {
+            let [start, end] = keys[sequence];
+            (start..end).contains(&index)
+        })
+}
+
+/// Drops weights as the kernel does: by the index of the pair among all.
+fn drop_weights(settings: &Attention, weights: &mut [f64]) {
+    if settings.dropout > 0.0 {
+        let key = randomness().next_key();
+        let dropped = kernels::dropout::naive::dropout(weights, settings.dropout as f32, key);
+        weights.copy_from_slice(&dropped);
+    }
+}
+
+/// Sums of the values, `[batch, heads, queries, value_width]`.
+fn weighted(weights: &Array, value: &Array) -> Vec<f64> {
+    let [_, heads, queries, keys] = weights.dims();
+    let [_, key_value_heads, _, width] = value.dims();
+    let mut context = Vec::new();
+    for (row, weights) in weights.numbers.chunks(keys).enumerate() {
+        let (sequence, head) = (row / queries / heads, row / queries % heads);
+        let shared = sequence * key_value_heads + head / (heads / key_value_heads);
+        let values = &value.numbers[shared * keys * width..(shared + 1) * keys * width];
+        for column in 0..width {
+            let terms = weights.iter().zip(values.chunks(width));
+            context.push(terms.map(|(weight, value)| weight * value[column]).sum());
+        }
+    }
+    context
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn sums(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+fn products(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a * b).collect()
+}

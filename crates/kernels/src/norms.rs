@@ -1,8 +1,8 @@
 //! Layer norm and root-mean-square norm over rows, alone and of a sum, and their gradients. Ba et al. 2016; Zhang and
 //! Sennrich 2019.
 //!
-//! A root-mean-square norm is a layer norm whose mean is taken for zero and that has no bias; both share all loops. A row
-//! is read from memory once: the loops over it find it in the first cache.
+//! A root-mean-square norm is a layer norm whose mean is taken for zero; both share all loops. A row is read from memory
+//! once: the loops over it find it in the first cache.
 
 mod backward;
 pub mod naive;
@@ -75,19 +75,26 @@ pub fn add_layer_norm(
     .run();
 }
 
-/// `y = x / sqrt(mean of x² + epsilon) · weight` in each row; the rows are as wide as `weight`.
+/// `y = x / sqrt(mean of x² + epsilon) · weight + bias` in each row; the rows are as wide as `weight`.
 ///
 /// `inverse_scale` has a number per row and is kept for the backward pass.
 ///
 /// # Panics
 /// When the sizes do not fit.
-pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, y: &mut [f32], inverse_scale: &mut [f32]) {
+pub fn rms_norm(
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    epsilon: f32,
+    y: &mut [f32],
+    inverse_scale: &mut [f32],
+) {
     Forward {
         operation: "rms_norm",
         x,
         residual: None,
         weight,
-        bias: None,
+        bias,
         epsilon,
         y,
         mean: None,
@@ -100,10 +107,12 @@ pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, y: &mut [f32], inverse_
 ///
 /// # Panics
 /// When the sizes do not fit.
+#[allow(clippy::too_many_arguments)]
 pub fn add_rms_norm(
     x: &[f32],
     residual: &[f32],
     weight: &[f32],
+    bias: Option<&[f32]>,
     epsilon: f32,
     sum: &mut [f32],
     y: &mut [f32],
@@ -114,7 +123,7 @@ pub fn add_rms_norm(
         x,
         residual: Some((residual, sum)),
         weight,
-        bias: None,
+        bias,
         epsilon,
         y,
         mean: None,
@@ -150,6 +159,7 @@ pub fn layer_norm_backward(
         mean: Some(mean),
         inverse: inverse_deviation,
         dx,
+        sums_bias: dbias.is_some(),
     }
     .run(dweight, dbias);
 }
@@ -158,6 +168,7 @@ pub fn layer_norm_backward(
 ///
 /// # Panics
 /// When the sizes do not fit.
+#[allow(clippy::too_many_arguments)]
 pub fn rms_norm_backward(
     dy: &[f32],
     beside: Option<&[f32]>,
@@ -166,6 +177,7 @@ pub fn rms_norm_backward(
     inverse_scale: &[f32],
     dx: &mut [f32],
     dweight: &mut [f32],
+    dbias: Option<&mut [f32]>,
 ) {
     Backward {
         operation: "rms_norm_backward",
@@ -176,8 +188,9 @@ pub fn rms_norm_backward(
         mean: None,
         inverse: inverse_scale,
         dx,
+        sums_bias: dbias.is_some(),
     }
-    .run(dweight, None);
+    .run(dweight, dbias);
 }
 
 /// A forward pass over some rows; without a mean it is a root-mean-square norm.

@@ -10,7 +10,7 @@ use crate::fused;
 pub enum NormKind {
     /// `(x - mean) / sqrt(variance + epsilon) · weight + bias`
     Layer,
-    /// `x / sqrt(mean of x² + epsilon) · weight`; it has no bias
+    /// `x / sqrt(mean of x² + epsilon) · weight + bias`; models as a rule give it no bias
     Rms,
 }
 

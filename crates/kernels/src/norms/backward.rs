@@ -17,6 +17,8 @@ pub(super) struct Backward<'a> {
     pub mean: Option<&'a [f32]>,
     pub inverse: &'a [f32],
     pub dx: &'a mut [f32],
+    /// Whether the gradient of a bias is wanted. A layer norm sums it up in any case, beside the mean.
+    pub sums_bias: bool,
 }
 
 impl Backward<'_> {
@@ -50,6 +52,7 @@ impl Backward<'_> {
                     mean: self.mean.map(|mean| &mean[range.clone()]),
                     inverse: &self.inverse[range],
                     dx,
+                    sums_bias: self.sums_bias,
                 }
             })
             .collect();
@@ -94,11 +97,13 @@ impl WithSimd for Backward<'_> {
                 mean: 0.0,
                 product: 0.0,
             };
-            if self.mean.is_some() {
+            if self.mean.is_some() || self.sums_bias {
                 let inputs = [dy, x, self.weight];
                 let outputs = [&mut *dweight, &mut *dbias];
                 let [sum, product] = sweep(simd, &gradient.normalise, inputs, outputs);
-                gradient.mean = sum / width as f32;
+                if self.mean.is_some() {
+                    gradient.mean = sum / width as f32;
+                }
                 gradient.product = product / width as f32;
             } else {
                 let outputs = [&mut *dweight];
@@ -114,8 +119,7 @@ impl WithSimd for Backward<'_> {
     }
 }
 
-/// The first loop of the backward pass of a layer norm: the gradients of weight and bias, and the sums that follow from
-/// mean and deviation.
+/// The first loop of the backward pass: the gradients of weight and bias, and the sums that follow from mean and deviation.
 impl Step<3, 2, 2> for Normalise {
     #[inline(always)]
     fn step<S: Simd>(
@@ -132,7 +136,7 @@ impl Step<3, 2, 2> for Normalise {
     }
 }
 
-/// The same for a root-mean-square norm, which has neither bias nor mean.
+/// The same for a norm with neither bias nor mean.
 impl Step<3, 1, 1> for Normalise {
     #[inline(always)]
     fn step<S: Simd>(

@@ -29,8 +29,8 @@ pub fn layer_norm(x: &[f64], weight: &[f64], bias: Option<&[f64]>, epsilon: f64)
 }
 
 /// Root-mean-square norm of rows as wide as the weight.
-pub fn rms_norm(x: &[f64], weight: &[f64], epsilon: f64) -> Normalised {
-    norm(x, weight, None, epsilon, |_| 0.0)
+pub fn rms_norm(x: &[f64], weight: &[f64], bias: Option<&[f64]>, epsilon: f64) -> Normalised {
+    norm(x, weight, bias, epsilon, |_| 0.0)
 }
 
 fn norm(
@@ -71,7 +71,7 @@ pub fn layer_norm_backward(
     backward(dy, x, weight, mean, inverse, mean_gradient)
 }
 
-/// The gradients of root-mean-square norm; its bias gradient is that of a bias behind it.
+/// The gradients of root-mean-square norm.
 pub fn rms_norm_backward(dy: &[f64], x: &[f64], weight: &[f64], inverse: &[f64]) -> Gradients {
     let mean = vec![0.0; inverse.len()];
     backward(dy, x, weight, &mean, inverse, |_| 0.0)

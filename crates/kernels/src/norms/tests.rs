@@ -111,27 +111,35 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
     });
 }
 
-fn check_rms(inputs: &Inputs, rows: usize) {
+fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
     let Inputs {
         x,
         residual,
         weight,
+        bias,
         dy,
-        ..
     } = inputs;
-    let expected = naive::rms_norm(&wide(x), &wide(weight), f64::from(EPSILON));
+    let bias = has_bias.then_some(bias.as_slice());
+    let bias64 = bias.map(wide);
+    let epsilon = f64::from(EPSILON);
+    let expected = naive::rms_norm(&wide(x), &wide(weight), bias64.as_deref(), epsilon);
     let (row, sum_of_rows) = tolerances(&expected);
     both(|| {
         let (mut y, mut inverse) = (vec![f32::NAN; x.len()], vec![f32::NAN; rows]);
-        rms_norm(x, weight, EPSILON, &mut y, &mut inverse);
+        rms_norm(x, weight, bias, EPSILON, &mut y, &mut inverse);
         close("y", &y, &expected.y, row);
         close("inverse", &inverse, &expected.inverse, row);
 
         let gradients =
             naive::rms_norm_backward(&wide(dy), &wide(x), &wide(weight), &wide(&inverse));
-        let (mut dx, mut dweight) = (vec![f32::NAN; x.len()], vec![f32::NAN; weight.len()]);
-        rms_norm_backward(dy, None, x, weight, &inverse, &mut dx, &mut dweight);
+        let mut dx = vec![f32::NAN; x.len()];
+        let (mut dweight, mut dbias) = (vec![f32::NAN; weight.len()], vec![f32::NAN; weight.len()]);
+        let wanted = has_bias.then_some(dbias.as_mut_slice());
+        rms_norm_backward(dy, None, x, weight, &inverse, &mut dx, &mut dweight, wanted);
         close("dx", &dx, &gradients.dx, row);
+        if has_bias {
+            close("dbias", &dbias, &gradients.dbias, sum_of_rows);
+        }
         let alone = dx.clone();
         rms_norm_backward(
             dy,
@@ -141,6 +149,7 @@ fn check_rms(inputs: &Inputs, rows: usize) {
             &inverse,
             &mut dx,
             &mut dweight,
+            None,
         );
         let both: Vec<f32> = alone.iter().zip(residual).map(|(a, b)| a + b).collect();
         assert_eq!(dx, both);
@@ -151,6 +160,7 @@ fn check_rms(inputs: &Inputs, rows: usize) {
             x,
             residual,
             weight,
+            bias,
             EPSILON,
             &mut sum,
             &mut sum_y,
@@ -158,7 +168,7 @@ fn check_rms(inputs: &Inputs, rows: usize) {
         );
         let added: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
         assert_eq!(sum, added);
-        rms_norm(&added, weight, EPSILON, &mut y, &mut inverse);
+        rms_norm(&added, weight, bias, EPSILON, &mut y, &mut inverse);
         assert_eq!(sum_y, y);
     });
 }
@@ -170,7 +180,7 @@ proptest! {
     fn norms_are_the_twins((rows, width) in shapes(), seed: u64, has_bias: bool) {
         let inputs = Inputs::new(rows, width, seed);
         check_layer(&inputs, rows, has_bias);
-        check_rms(&inputs, rows);
+        check_rms(&inputs, rows, has_bias);
     }
 }
 
@@ -197,8 +207,8 @@ fn gradients_are_finite_differences() {
         &slopes(&bias, |b| layer(&x, &weight, b)),
     );
 
-    let rms = |x: &[f64], weight: &[f64]| dot(&naive::rms_norm(x, weight, epsilon).y, &dy);
-    let forward = naive::rms_norm(&x, &weight, epsilon);
+    let rms = |x: &[f64], weight: &[f64]| dot(&naive::rms_norm(x, weight, None, epsilon).y, &dy);
+    let forward = naive::rms_norm(&x, &weight, None, epsilon);
     let found = naive::rms_norm_backward(&dy, &x, &weight, &forward.inverse);
     close_slopes("dx", &found.dx, &slopes(&x, |x| rms(x, &weight)));
     close_slopes("dweight", &found.dweight, &slopes(&weight, |w| rms(&x, w)));
@@ -253,6 +263,7 @@ fn gradients_do_not_depend_on_scheduling() {
             &vec![0.7; rows],
             &mut dx,
             &mut dweight,
+            None,
         );
         (dx, dweight)
     };
@@ -264,7 +275,8 @@ fn gradients_do_not_depend_on_scheduling() {
 fn sizes_that_do_not_fit_are_refused() {
     let call = |rows: usize, width: usize, numbers: usize| {
         let (x, weight) = (vec![0.0; numbers], vec![0.0; width]);
-        rms_norm(&x, &weight, EPSILON, &mut x.clone(), &mut vec![0.0; rows]);
+        let y = &mut x.clone();
+        rms_norm(&x, &weight, None, EPSILON, y, &mut vec![0.0; rows]);
     };
     let message = panic_of(|| call(2, 3, 7));
     assert!(

@@ -71,13 +71,14 @@ pub(super) fn forward(
             &mut inverse,
         ),
         (NormKind::Rms, None) => {
-            norms::rms_norm(x_numbers, weight, epsilon, &mut y, &mut inverse);
+            norms::rms_norm(x_numbers, weight, bias, epsilon, &mut y, &mut inverse);
         }
         (NormKind::Rms, Some((branch, sum))) => {
             norms::add_rms_norm(
                 x_numbers,
                 branch,
                 weight,
+                bias,
                 epsilon,
                 sum,
                 &mut y,
@@ -178,6 +179,7 @@ impl Backward<Flex, 4> for Norm {
                 &inverse,
                 &mut dx,
                 &mut dweight,
+                dbias.as_deref_mut(),
             ),
         }
         let dx = tensor(dx, sum.layout().shape().clone());

@@ -163,10 +163,17 @@ fn norms() {
             [[6, 19], [6, 19], [1, 19]],
             |[x, branch, w], _| norm_of_sum(x, branch, operands(kind, row(w), None)),
         );
+        check(
+            &format!("{kind:?} norm with a bias"),
+            [[6, 19], [1, 19], [1, 19]],
+            |[x, w, b], _| norm(x, operands(kind, row(w), Some(row(b)))),
+        );
+        check(
+            &format!("{kind:?} norm of a sum with a bias"),
+            [[6, 19], [6, 19], [1, 19], [1, 19]],
+            |[x, branch, w, b], _| norm_of_sum(x, branch, operands(kind, row(w), Some(row(b)))),
+        );
     }
-    check("layer norm", [[6, 19], [1, 19], [1, 19]], |[x, w, b], _| {
-        norm(x, operands(NormKind::Layer, row(w), Some(row(b))))
-    });
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn normed(settings: Norm, x: &[f64], inputs: &Arrays) -> Vec<f64> {
     let bias = inputs.get("bias").map(|bias| bias.numbers.as_slice());
     let normalised = match settings.kind() {
         NormKind::Layer => kernels::norms::naive::layer_norm(x, weight, bias, settings.epsilon),
-        NormKind::Rms => kernels::norms::naive::rms_norm(x, weight, settings.epsilon),
+        NormKind::Rms => kernels::norms::naive::rms_norm(x, weight, bias, settings.epsilon),
     };
     normalised.y
 }

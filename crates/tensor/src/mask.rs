@@ -7,7 +7,8 @@ use burn::tensor::{Bool, Device, Tensor, TensorData};
 /// Which keys each query may attend to.
 ///
 /// The queries are taken to be the last of the keys' positions, so that one description serves a whole pass
-/// and a cached one: with 10 keys and 2 queries, the queries stand at positions 8 and 9.
+/// and a cached one: with 10 keys and 2 queries, the queries stand at positions 8 and 9. With more queries than keys, the
+/// first stand before key 0, at positions below zero: with 2 keys and 3 queries, at -1, 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     causal: bool,
@@ -56,10 +57,13 @@ impl Mask {
         self.keys.as_deref()
     }
 
-    /// Whether `query` (an index among the keys' positions) may attend to `key` in batch row `row`.
-    pub fn allows(&self, row: usize, query: usize, key: usize) -> bool {
-        (!self.causal || key <= query)
-            && self.window.is_none_or(|size| query.abs_diff(key) < size)
+    /// Whether the query at `position` may attend to `key` in batch row `row`.
+    pub fn allows(&self, row: usize, position: isize, key: usize) -> bool {
+        let distance = key as isize - position;
+        (!self.causal || distance <= 0)
+            && self
+                .window
+                .is_none_or(|size| distance.unsigned_abs() < size)
             && self
                 .keys
                 .as_ref()
@@ -74,10 +78,6 @@ impl Mask {
         keys: usize,
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
-        assert!(
-            queries <= keys || !self.causal,
-            "mask: {queries} causal queries need at least as many keys, not {keys}"
-        );
         // A single causal query is the newest position: nothing is later than it.
         if self.keys.is_none() && self.window.is_none() && (!self.causal || queries == 1) {
             return None;
@@ -91,11 +91,12 @@ impl Mask {
             );
         }
         let rows = if self.keys.is_some() { batch } else { 1 };
-        let first = keys.saturating_sub(queries);
+        let first = keys as isize - queries as isize;
         let mut forbidden = Vec::with_capacity(rows * queries * keys);
         for row in 0..rows {
             for query in 0..queries {
-                forbidden.extend((0..keys).map(|key| !self.allows(row, first + query, key)));
+                let position = first + query as isize;
+                forbidden.extend((0..keys).map(|key| !self.allows(row, position, key)));
             }
         }
         let data = TensorData::new(forbidden, [rows, 1, queries, keys]);

@@ -124,7 +124,8 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Which keys a query may attend to. Queries are the last of the keys' positions.
+/// Which keys a query may attend to. Queries are the last of the keys' positions; where there are more queries than keys,
+/// the first stand before key 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masking<'a> {
     /// No key after the query's position.
@@ -138,16 +139,16 @@ pub struct Masking<'a> {
 impl Masking<'_> {
     /// The keys that a query sees: with these masks always one range.
     pub fn range(&self, shape: &Shape, batch: usize, query: usize) -> Range<usize> {
-        let position = (shape.keys + query).saturating_sub(shape.queries);
+        // The query's position is `place - queries`, which may be below zero: the subtraction comes last.
+        let place = shape.keys + query;
         let mut range = 0..shape.keys;
         if self.causal {
-            // More queries than keys: the first have no position among them, and see nothing.
-            let known = shape.keys + query >= shape.queries;
-            range.end = if known { position + 1 } else { 0 };
+            range.end = (place + 1).saturating_sub(shape.queries);
         }
         if let Some(window) = self.window {
-            range.start = (position + 1).saturating_sub(window);
-            range.end = range.end.min(position + window);
+            let end = place.saturating_add(window).saturating_sub(shape.queries);
+            range.start = (place + 1).saturating_sub(shape.queries.saturating_add(window));
+            range.end = range.end.min(end);
         }
         if let Some(keys) = self.keys {
             range.start = range.start.max(keys[batch].start);

@@ -12,10 +12,12 @@ pub const IGNORED: i64 = -100;
 /// Logits that are read twice while they are in the first cache.
 const BLOCK: usize = 4096;
 
-/// The loss of each row of `vocabulary` logits, and the logarithm of its sum of exponentials for the backward pass.
+/// The loss of each row of `vocabulary` logits, and for the backward pass its largest logit and its sum of exponentials of
+/// logits less the largest. (One number for both, the logarithm of the whole sum, would round as coarsely as logits far
+/// from zero do.)
 ///
 /// With smoothing `s` the target has the probability `1 - s`, and `s` is spread over the whole vocabulary. The mean is
-/// the caller's business. A row whose target is [`IGNORED`] is not read; both its numbers are zero.
+/// the caller's business. A row whose target is [`IGNORED`] is not read; all its numbers are zero.
 ///
 /// # Panics
 /// When the sizes do not fit, or a target is not in the vocabulary.
@@ -25,26 +27,31 @@ pub fn cross_entropy(
     vocabulary: usize,
     smoothing: f32,
     losses: &mut [f32],
-    log_sums: &mut [f32],
+    largest: &mut [f32],
+    sums: &mut [f32],
 ) {
     let operation = "cross_entropy";
     let rows = targets.len();
     fits(operation, "logits", logits.len(), rows * vocabulary);
     fits(operation, "losses", losses.len(), rows);
-    fits(operation, "log_sums", log_sums.len(), rows);
+    fits(operation, "largest", largest.len(), rows);
+    fits(operation, "sums", sums.len(), rows);
     all_known(operation, targets, vocabulary);
     let instructions = simd::instructions();
     let parts = Parts::of_rows(rows, vocabulary);
-    let outputs = parts.cut_mut(losses, 1).zip(parts.cut_mut(log_sums, 1));
+    let outputs = (parts.cut_mut(losses, 1))
+        .zip(parts.cut_mut(largest, 1))
+        .zip(parts.cut_mut(sums, 1));
     let work: Vec<_> = (parts.cut(logits, vocabulary).zip(parts.cut(targets, 1)))
         .zip(outputs)
-        .map(|((logits, targets), (losses, log_sums))| Forward {
+        .map(|((logits, targets), ((losses, largest), sums))| Forward {
             vocabulary,
             smoothing,
             logits,
             targets,
             losses,
-            log_sums,
+            largest,
+            sums,
         })
         .collect();
     parts::each(work, |part| simd::run(instructions, part));
@@ -56,10 +63,12 @@ pub fn cross_entropy(
 ///
 /// # Panics
 /// When the sizes do not fit, or a target is not in the vocabulary.
+#[allow(clippy::too_many_arguments)]
 pub fn cross_entropy_backward(
     logits: &[f32],
     targets: &[i64],
-    log_sums: &[f32],
+    largest: &[f32],
+    sums: &[f32],
     vocabulary: usize,
     smoothing: f32,
     scale: f32,
@@ -68,22 +77,24 @@ pub fn cross_entropy_backward(
     let operation = "cross_entropy_backward";
     let rows = targets.len();
     fits(operation, "logits", logits.len(), rows * vocabulary);
-    fits(operation, "log_sums", log_sums.len(), rows);
+    fits(operation, "largest", largest.len(), rows);
+    fits(operation, "sums", sums.len(), rows);
     fits(operation, "dlogits", dlogits.len(), rows * vocabulary);
     all_known(operation, targets, vocabulary);
     let instructions = simd::instructions();
     let parts = Parts::of_rows(rows, vocabulary);
-    let inputs =
-        (parts.cut(logits, vocabulary).zip(parts.cut(targets, 1))).zip(parts.cut(log_sums, 1));
-    let work: Vec<_> = inputs
+    let inputs = parts.cut(logits, vocabulary).zip(parts.cut(targets, 1));
+    let statistics = parts.cut(largest, 1).zip(parts.cut(sums, 1));
+    let work: Vec<_> = (inputs.zip(statistics))
         .zip(parts.cut_mut(dlogits, vocabulary))
-        .map(|(((logits, targets), log_sums), dlogits)| Backward {
+        .map(|(((logits, targets), (largest, sums)), dlogits)| Backward {
             vocabulary,
             smoothing,
             scale,
             logits,
             targets,
-            log_sums,
+            largest,
+            sums,
             dlogits,
         })
         .collect();
@@ -105,7 +116,8 @@ struct Forward<'a> {
     logits: &'a [f32],
     targets: &'a [i64],
     losses: &'a mut [f32],
-    log_sums: &'a mut [f32],
+    largest: &'a mut [f32],
+    sums: &'a mut [f32],
 }
 
 impl WithSimd for Forward<'_> {
@@ -115,7 +127,7 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         for (row, &target) in self.targets.iter().enumerate() {
             if target == IGNORED {
-                (self.losses[row], self.log_sums[row]) = (0.0, 0.0);
+                (self.losses[row], self.largest[row], self.sums[row]) = (0.0, 0.0, 0.0);
                 continue;
             }
             let logits = &self.logits[row * self.vocabulary..][..self.vocabulary];
@@ -126,12 +138,12 @@ impl WithSimd for Forward<'_> {
             };
             let log_sum = sum.ln();
             let target = log_sum + (shift - logits[target as usize]);
-            self.log_sums[row] = shift + log_sum;
+            (self.largest[row], self.sums[row]) = (shift, sum);
             self.losses[row] = if self.smoothing == 0.0 {
                 target
             } else {
-                let mean = (total / self.vocabulary as f64) as f32;
-                let all = log_sum + (shift - mean);
+                let mean = total / self.vocabulary as f64;
+                let all = log_sum + (f64::from(shift) - mean) as f32;
                 (1.0 - self.smoothing) * target + self.smoothing * all
             };
         }
@@ -159,12 +171,13 @@ fn sums<S: Simd, T: Shifted>(simd: S, step: &T, logits: &[f32]) -> (f32, f32, f6
         };
         let (exponentials, logits) = step.sums(simd, finite, block);
         sum += exponentials;
-        total += f64::from(logits);
+        // Logits are summed less the shift, which keeps their digits, and the shift is added in f64.
+        total += f64::from(logits) + f64::from(finite) * block.len() as f64;
     }
     (shift, sum, total)
 }
 
-/// What the forward pass sums up in a block.
+/// What the forward pass sums up in a block: exponentials of the logits less the shift, and the logits less the shift.
 trait Shifted {
     fn sums<S: Simd>(&self, simd: S, shift: f32, block: &[f32]) -> (f32, f32);
 }
@@ -213,7 +226,7 @@ impl Step<1, 0, 2> for Shift {
         []: [S::f32s; 0],
     ) -> ([S::f32s; 0], [S::f32s; 2]) {
         let shifted = simd.sub_f32s(x, simd.splat_f32s(self.0));
-        ([], [simd::decay(simd, shifted), x])
+        ([], [simd::decay(simd, shifted), shifted])
     }
 }
 
@@ -223,7 +236,8 @@ struct Backward<'a> {
     scale: f32,
     logits: &'a [f32],
     targets: &'a [i64],
-    log_sums: &'a [f32],
+    largest: &'a [f32],
+    sums: &'a [f32],
     dlogits: &'a mut [f32],
 }
 
@@ -240,8 +254,8 @@ impl WithSimd for Backward<'_> {
                 continue;
             }
             let step = Gradient {
-                log_sum: self.log_sums[row],
-                scale: self.scale,
+                largest: self.largest[row],
+                factor: self.scale / self.sums[row],
                 spread: self.scale * self.smoothing / self.vocabulary as f32,
             };
             sweep(simd, &step, [&self.logits[range]], [&mut *dlogits]);
@@ -251,8 +265,9 @@ impl WithSimd for Backward<'_> {
 }
 
 struct Gradient {
-    log_sum: f32,
-    scale: f32,
+    largest: f32,
+    /// What makes an exponential a probability times the scale.
+    factor: f32,
     spread: f32,
 }
 
@@ -264,8 +279,8 @@ impl Step<1, 1, 0> for Gradient {
         [x]: [S::f32s; 1],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        let probability = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.log_sum)));
-        let scaled = simd.mul_f32s(probability, simd.splat_f32s(self.scale));
+        let exponential = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.largest)));
+        let scaled = simd.mul_f32s(exponential, simd.splat_f32s(self.factor));
         ([simd.sub_f32s(scaled, simd.splat_f32s(self.spread))], [])
     }
 }
@@ -342,13 +357,14 @@ mod tests {
             naive::cross_entropy_backward(&wide(logits), targets, vocabulary, smooth, 0.5);
         both(|| {
             let rows = targets.len();
-            let (mut losses, mut sums) = (vec![f32::NAN; rows], vec![f32::NAN; rows]);
+            let [mut losses, mut largest, mut sums] = [(); 3].map(|()| vec![f32::NAN; rows]);
             cross_entropy(
                 logits,
                 targets,
                 vocabulary,
                 smoothing,
                 &mut losses,
+                &mut largest,
                 &mut sums,
             );
             close("losses", &losses, &losses64, 2e-6);
@@ -356,6 +372,7 @@ mod tests {
             cross_entropy_backward(
                 logits,
                 targets,
+                &largest,
                 &sums,
                 vocabulary,
                 smoothing,
@@ -392,6 +409,45 @@ mod tests {
         }
     }
 
+    /// A gradient is wrong by a few roundings of itself, wherever the logits are. (`check` compares with 1.)
+    #[test]
+    fn far_from_zero_nothing_is_lost() {
+        let (vocabulary, targets) = (BLOCK + 5, [3, BLOCK as i64]);
+        for (far, smoothing) in [(0.0, 0.1), (500.0, 0.0), (-500.0, 0.1), (30_000.0, 0.1)] {
+            let logits: Vec<f32> = (numbers(7, 2 * vocabulary).iter().map(|x| x + far)).collect();
+            check(&logits, &targets, vocabulary, smoothing);
+            let expected = naive::cross_entropy_backward(
+                &wide(&logits),
+                &targets,
+                vocabulary,
+                f64::from(smoothing),
+                1e4,
+            );
+            let [mut losses, mut largest, mut sums] = [[0.0; 2]; 3];
+            cross_entropy(
+                &logits,
+                &targets,
+                vocabulary,
+                smoothing,
+                &mut losses,
+                &mut largest,
+                &mut sums,
+            );
+            let mut dlogits = vec![0.0; logits.len()];
+            cross_entropy_backward(
+                &logits,
+                &targets,
+                &largest,
+                &sums,
+                vocabulary,
+                smoothing,
+                1e4,
+                &mut dlogits,
+            );
+            close("dlogits", &dlogits, &expected, 4e-6);
+        }
+    }
+
     #[test]
     fn infinities_and_nan_pass_as_in_pytorch() {
         let vocabulary = 2 * BLOCK + 3;
@@ -410,12 +466,20 @@ mod tests {
             vocabulary,
             0.0,
         );
-        let (mut losses, mut sums) = ([1.0; 6], [1.0; 6]);
+        let [mut losses, mut largest, mut sums] = [[1.0; 6]; 3];
         let all = [0, 1, 2, 3, 4, IGNORED];
-        cross_entropy(&logits, &all, vocabulary, 0.0, &mut losses, &mut sums);
+        cross_entropy(
+            &logits,
+            &all,
+            vocabulary,
+            0.0,
+            &mut losses,
+            &mut largest,
+            &mut sums,
+        );
         assert!(losses[..3].iter().all(|loss| loss.is_nan()));
         assert_eq!(losses[3], f32::INFINITY);
-        assert_eq!((losses[5], sums[5]), (0.0, 0.0));
+        assert_eq!([losses[5], largest[5], sums[5]], [0.0; 3]);
     }
 
     #[test]
@@ -442,6 +506,7 @@ mod tests {
                 targets,
                 3,
                 0.0,
+                &mut vec![0.0; rows],
                 &mut vec![0.0; rows],
                 &mut vec![0.0; rows],
             );

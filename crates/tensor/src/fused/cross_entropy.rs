@@ -15,28 +15,31 @@ use crate::IGNORED_TARGET;
 pub(super) struct Judged {
     pub mean: FlexTensor,
     targets: Vec<i64>,
-    log_sums: Vec<f32>,
+    largest: Vec<f32>,
+    sums: Vec<f32>,
 }
 
 pub(super) fn forward(logits: &FlexTensor, targets: &FlexTensor, smoothing: f64) -> Judged {
     let logits = dense(logits);
     let targets = integers(targets);
     let (rows, vocabulary) = rows_and_width(&logits);
-    let (mut losses, mut log_sums) = (buffer(rows), buffer(rows));
+    let [mut losses, mut largest, mut sums] = [rows; 3].map(buffer);
     kernels::cross_entropy(
         numbers(&logits),
         &targets,
         vocabulary,
         smoothing as f32,
         &mut losses,
-        &mut log_sums,
+        &mut largest,
+        &mut sums,
     );
     let sum: f64 = losses.iter().map(|loss| f64::from(*loss)).sum();
     let mean = (sum / counted(&targets)) as f32;
     Judged {
         mean: tensor(vec![mean], [1]),
         targets,
-        log_sums,
+        largest,
+        sums,
     }
 }
 
@@ -59,10 +62,11 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let Judged {
         mean,
         targets,
-        log_sums,
+        largest,
+        sums,
     } = forward(&logits, &targets, smoothing);
     record::<C, _, 1>(CrossEntropy(smoothing), [node], mean, || {
-        (logits, targets, log_sums)
+        (logits, targets, [largest, sums])
     })
 }
 
@@ -70,10 +74,10 @@ pub(super) fn tracked<C: CheckpointStrategy>(
 struct CrossEntropy(f64);
 
 impl Backward<Flex, 1> for CrossEntropy {
-    type State = (FlexTensor, Vec<i64>, Vec<f32>);
+    type State = (FlexTensor, Vec<i64>, [Vec<f32>; 2]);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (logits, targets, log_sums) = ops.state;
+        let (logits, targets, [largest, sums]) = ops.state;
         let upstream = dense(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
             let (rows, vocabulary) = rows_and_width(&logits);
@@ -82,7 +86,8 @@ impl Backward<Flex, 1> for CrossEntropy {
             kernels::cross_entropy_backward(
                 numbers(&logits),
                 &targets,
-                &log_sums,
+                &largest,
+                &sums,
                 vocabulary,
                 self.0 as f32,
                 scale as f32,

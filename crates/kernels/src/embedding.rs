@@ -12,8 +12,8 @@ use crate::threads::GRAIN;
 /// # Panics
 /// When the sizes do not fit, or an id is not in the table.
 pub fn gather(table: &[f32], width: usize, ids: &[i64], out: &mut [f32]) {
-    fits("gather", "out", out.len(), ids.len() * width);
-    all_known("gather", ids, entries("gather", table.len(), width));
+    fits("embedding", "out", out.len(), ids.len() * width);
+    all_known("embedding", ids, entries("embedding", table.len(), width));
     let parts = Parts::of_rows(ids.len(), width);
     let work: Vec<_> = parts.cut(ids, 1).zip(parts.cut_mut(out, width)).collect();
     parts::each(work, |(ids, out)| {
@@ -31,7 +31,7 @@ pub fn gather(table: &[f32], width: usize, ids: &[i64], out: &mut [f32]) {
 /// # Panics
 /// When the sizes do not fit, or an id is not in the table.
 pub fn gather_backward(dy: &[f32], width: usize, ids: &[i64], dtable: &mut [f32]) {
-    let operation = "gather_backward";
+    let operation = "embedding_backward";
     fits(operation, "dy", dy.len(), ids.len() * width);
     let entries = entries(operation, dtable.len(), width);
     all_known(operation, ids, entries);
@@ -215,12 +215,12 @@ mod tests {
             both(|| {
                 let mut out = vec![f32::NAN; places * width];
                 gather(&table, width, &ids, &mut out);
-                close("gather", &out, &naive::gather(&wide(&table), width, &ids), 0.0);
+                close("out", &out, &naive::gather(&wide(&table), width, &ids), 0.0);
                 let mut dtable = vec![f32::NAN; entries * width];
                 gather_backward(&dy, width, &ids, &mut dtable);
                 // Rounding errors add up over the places of an entry.
                 let tolerance = 1e-5 * (places as f64).sqrt();
-                close("gather_backward", &dtable, &expected, tolerance);
+                close("dtable", &dtable, &expected, tolerance);
             });
         }
     }
@@ -243,10 +243,10 @@ mod tests {
         gather_backward(&[], 5, &[], &mut []);
         for id in [-1, 2] {
             let message = panic_of(|| gather(&[0.0; 6], 3, &[id], &mut [0.0; 3]));
-            let expected = format!("gather: the id {id} is not in a table of 2 entries");
+            let expected = format!("embedding: the id {id} is not in a table of 2 entries");
             assert!(message.contains(&expected), "{message}");
         }
         let message = panic_of(|| gather_backward(&[0.0; 4], 3, &[0], &mut [0.0; 6]));
-        assert!(message.contains("gather_backward: dy has 4 numbers instead of 3"));
+        assert!(message.contains("embedding_backward: dy has 4 numbers instead of 3"));
     }
 }

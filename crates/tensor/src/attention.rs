@@ -8,8 +8,9 @@
 //!  key-value       0     1        keys    [batch, 2, keys, width]
 //! ```
 
-use burn::tensor::Tensor;
+use burn::tensor::{Shape, Tensor};
 
+use crate::exactly::Exactly;
 use crate::fused::{self, AttentionOptions};
 use crate::{Mask, Randomness, dropout, softmax};
 
@@ -30,7 +31,10 @@ pub fn attention(
         (0.0..1.0).contains(&dropout_probability),
         "attention: dropout {dropout_probability} is not in [0, 1)"
     );
-    if fused::has_kernels(&query) {
+    // The kernels are for heads that hold something; weights are made by definition where they hold nothing.
+    let [_, heads, _, head_width] = query.dims();
+    let holds_something = heads > 0 && head_width > 0 && value.dims()[3] > 0;
+    if fused::has_kernels(&query) && holds_something {
         let key_of_dropout = randomness
             .filter(|_| dropout_probability > 0.0)
             .map(Randomness::next_key);
@@ -122,18 +126,24 @@ pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> T
     let device = query.device();
     let group = heads / key_value_heads;
     let products = (query * scores.scale)
-        .reshape([batch, key_value_heads, group * queries, head_width])
+        .reshape(Exactly([
+            batch,
+            key_value_heads,
+            group * queries,
+            head_width,
+        ]))
         .matmul(key.swap_dims(2, 3))
-        .reshape([batch, heads, queries, keys]);
+        .reshape(Exactly([batch, heads, queries, keys]));
     let products = match &scores.bias {
         Some(bias) => products + bias.clone(),
         None => products,
     };
     let products = match scores.mask.forbidden(batch, queries, keys, &device) {
-        Some(forbidden) => products.mask_fill(
-            forbidden.expand([batch, heads, queries, keys]),
-            f32::NEG_INFINITY,
-        ),
+        Some(forbidden) => {
+            // A `Shape` and not an array, of which burn refuses a size of zero.
+            let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
+            products.mask_fill(forbidden, f32::NEG_INFINITY)
+        }
         None => products,
     };
     softmax(products)
@@ -151,9 +161,9 @@ pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     );
     let group = heads / key_value_heads;
     weights
-        .reshape([batch, key_value_heads, group * queries, keys])
+        .reshape(Exactly([batch, key_value_heads, group * queries, keys]))
         .matmul(value)
-        .reshape([batch, heads, queries, value_width])
+        .reshape(Exactly([batch, heads, queries, value_width]))
 }
 
 #[cfg(test)]

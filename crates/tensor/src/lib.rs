@@ -11,6 +11,7 @@ mod cross_entropy;
 mod device;
 mod dropout;
 mod embedding;
+mod exactly;
 mod fused;
 mod linear;
 mod mask;

@@ -3,6 +3,7 @@
 
 use burn::tensor::Tensor;
 
+use crate::exactly::Exactly;
 use crate::{Activation, activate, fused, gated};
 
 /// A linear map's weight `[output, input]` and bias `[output]`.
@@ -24,7 +25,7 @@ pub fn linear<const D: usize>(
     } else {
         composed(x, map)
     };
-    y.reshape(dims)
+    y.reshape(Exactly(dims))
 }
 
 /// `activation(x · weightᵀ + bias)` along the last axis of `x`.
@@ -44,7 +45,7 @@ pub fn activated_linear<const D: usize>(
     } else {
         activate(activation, composed(x, map))
     };
-    y.reshape(dims)
+    y.reshape(Exactly(dims))
 }
 
 /// `activation(gate(x)) · up(x)` along the last axis of `x`.
@@ -66,7 +67,7 @@ pub fn gated_linear<const D: usize>(
     } else {
         gated(activation, composed(x.clone(), gate), composed(x, up))
     };
-    y.reshape(dims)
+    y.reshape(Exactly(dims))
 }
 
 /// Three maps of one input, as attention makes queries, keys and values: the gradients of the input are added up inside the
@@ -85,7 +86,7 @@ pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Ten
         maps.map(|map| composed(x.clone(), map))
     };
     let mut dims = dims.into_iter();
-    outputs.map(|output| output.reshape(dims.next().expect("one per map")))
+    outputs.map(|output| output.reshape(Exactly(dims.next().expect("one per map"))))
 }
 
 /// The sizes of the result; panics where the operands do not fit.
@@ -105,13 +106,16 @@ fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>
 /// One flat matrix of all rows: a batched product would broadcast the weight per batch.
 fn rows<const D: usize>(x: Tensor<D>) -> Tensor<2> {
     let dims = x.dims();
-    x.reshape([dims[..D - 1].iter().product(), dims[D - 1]])
+    x.reshape(Exactly([dims[..D - 1].iter().product(), dims[D - 1]]))
 }
 
 fn composed(x: Tensor<2>, (weight, bias): LinearMap) -> Tensor<2> {
     let y = x.matmul(weight.transpose());
     match bias {
-        Some(bias) => y + bias.unsqueeze(),
+        Some(bias) => {
+            let width = bias.dims()[0];
+            y + bias.reshape(Exactly([1, width]))
+        }
         None => y,
     }
 }

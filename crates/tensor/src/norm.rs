@@ -3,6 +3,7 @@
 
 use burn::tensor::Tensor;
 
+use crate::exactly::Exactly;
 use crate::fused;
 
 /// Which normalization.
@@ -103,9 +104,14 @@ fn sum_and_norm<const D: usize>(
         NormKind::Rms => sum.clone(),
     };
     let squares = centred.clone().square().mean_dim(D - 1);
-    let normed = centred / (squares + epsilon).sqrt() * weight.unsqueeze();
+    let last_axis = |it: Tensor<1>| {
+        let mut dims = [1; D];
+        dims[D - 1] = width;
+        it.reshape(Exactly(dims))
+    };
+    let normed = centred / (squares + epsilon).sqrt() * last_axis(weight);
     let normed = match bias {
-        Some(bias) => normed + bias.unsqueeze(),
+        Some(bias) => normed + last_axis(bias),
         None => normed,
     };
     (sum, normed)

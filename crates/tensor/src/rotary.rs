@@ -5,6 +5,7 @@
 
 use burn::tensor::{Int, Tensor};
 
+use crate::exactly::Exactly;
 use crate::fused;
 
 /// Cosines and sines of every angle, made once per pass: `[batch or 1, length, head_width / 2]`.
@@ -27,9 +28,9 @@ impl RotaryAngles {
         let frequencies: Vec<f32> = (0..half)
             .map(|i| theta.powf(-2.0 * i as f64 / head_width as f64) as f32)
             .collect();
-        let frequencies =
-            Tensor::<1>::from_floats(frequencies.as_slice(), &device).reshape([1, 1, half]);
-        let angles = positions.float().reshape([batch, length, 1]) * frequencies;
+        let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), &device)
+            .reshape(Exactly([1, 1, half]));
+        let angles = positions.float().reshape(Exactly([batch, length, 1])) * frequencies;
         Self {
             cosine: angles.clone().cos(),
             sine: angles.sin(),
@@ -53,7 +54,10 @@ pub fn rotary(x: Tensor<4>, angles: &RotaryAngles) -> Tensor<4> {
     if fused::has_kernels(&x) {
         return fused::rotate(x, cosine, sine);
     }
-    let angle = |it: Tensor<3>| it.reshape([angle_batch, 1, length, half]);
+    if x.shape().num_elements() == 0 {
+        return x;
+    }
+    let angle = |it: Tensor<3>| it.reshape(Exactly([angle_batch, 1, length, half]));
     let (cosine, sine) = (angle(cosine), angle(sine));
     let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));
     Tensor::cat(

@@ -9,6 +9,9 @@ pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     if fused::has_kernels(&x) {
         return fused::softmax(x);
     }
+    if x.shape().num_elements() == 0 {
+        return x;
+    }
     let largest = x.clone().detach().max_dim(D - 1);
     let empty = largest.clone().equal_scalar(f32::NEG_INFINITY);
     let exponentials = (x - largest.mask_fill(empty.clone(), 0.0)).exp();

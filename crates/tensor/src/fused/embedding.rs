@@ -16,7 +16,10 @@ pub(super) fn forward(table: &FlexTensor, ids: &FlexTensor) -> FlexTensor {
     let shape = ids.layout().shape();
     let [batch, length] = [shape[0], shape[1]];
     let mut out = buffer(batch * length * width);
-    kernels::gather(numbers(&table), width, &integers(ids), &mut out);
+    // A table whose rows are empty has no numbers that say how many rows it has.
+    if width > 0 {
+        kernels::gather(numbers(&table), width, &integers(ids), &mut out);
+    }
     tensor(out, [batch, length, width])
 }
 
@@ -43,7 +46,9 @@ impl Backward<Flex, 1> for Embedding {
         let dy = dense(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
             let mut slopes = buffer(rows * width);
-            kernels::gather_backward(numbers(&dy), *width, ids, &mut slopes);
+            if *width > 0 {
+                kernels::gather_backward(numbers(&dy), *width, ids, &mut slopes);
+            }
             gradients.register::<Flex>(parent.id, tensor(slopes, [*rows, *width]));
         }
         recycle([dy]);

@@ -411,6 +411,6 @@ fn tensor(numbers: Vec<f32>, shape: impl Into<Shape>) -> FlexTensor {
 /// Rows and width of a tensor, seen as a matrix of its last axis.
 fn rows_and_width(x: &FlexTensor) -> (usize, usize) {
     let shape = x.layout().shape();
-    let width = shape[shape.num_dims() - 1];
-    (shape.num_elements().checked_div(width).unwrap_or(0), width)
+    let last = shape.num_dims() - 1;
+    (shape[..last].iter().product(), shape[last])
 }

@@ -18,6 +18,17 @@ impl Array {
         self.shape.last().copied().unwrap_or(1)
     }
 
+    /// The numbers of each place of the other axes; there are such places where the last axis has no length, too.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        let width = self.width();
+        let leading = self
+            .shape
+            .split_last()
+            .map_or(&[][..], |(_, leading)| leading);
+        let count = leading.iter().product::<usize>();
+        (0..count).map(move |row| &self.numbers[row * width..(row + 1) * width])
+    }
+
     /// The sizes of a tensor of so many axes.
     pub fn dims<const D: usize>(&self) -> [usize; D] {
         let shape = self.shape.clone();
@@ -37,7 +48,7 @@ pub struct Case {
     pub name: String,
     pub operation: Operation,
     pub inputs: Arrays,
-    /// The gradient of each output. Nothing but zeros means that nobody reads the output.
+    /// The gradient of each output. Numbers that are all zero mean that nobody reads the output.
     pub upstream: Vec<Vec<f64>>,
 }
 

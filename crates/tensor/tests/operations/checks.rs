@@ -1,6 +1,8 @@
 //! The checkers: against a reference array, and against finite differences of the f64 twin. They return what is wrong as a
 //! sentence, so that a test can also ask for one.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::case::{Array, Arrays, Case, largest};
 use crate::golden::Golden;
 use crate::ours::Outcome;
@@ -165,9 +167,9 @@ fn sign(seed: u64, index: usize) -> f64 {
 /// Runs a check on each of many cases, and tells all that is wrong at once.
 pub fn all<T>(cases: &[T], name: impl Fn(&T) -> &str, check: impl Fn(&T) -> Result<(), String>) {
     let wrong = |case: &T| {
-        check(case)
-            .err()
-            .map(|error| format!("{}: {error}", name(case)))
+        let checked = catch_unwind(AssertUnwindSafe(|| check(case)));
+        let error = checked.unwrap_or(Err("it panics".to_owned())).err()?;
+        Some(format!("{}: {error}", name(case)))
     };
     let wrong: Vec<String> = cases.iter().filter_map(wrong).collect();
     assert!(

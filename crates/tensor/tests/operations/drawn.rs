@@ -1,5 +1,5 @@
-//! Cases that no file holds: sizes around the kernels' blocks, which would make the file large, and dropout, whose masks
-//! are our own.
+//! Cases that no file holds: sizes around the kernels' blocks, which would make the file large, sizes of zero, and dropout,
+//! whose masks are our own.
 
 use attentive_tensor::{Activation, NormKind};
 
@@ -11,6 +11,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = rows();
     cases.extend(attentions());
     cases.extend(attentions_with_dropout());
+    cases.extend(empty().into_iter().map(|(case, _)| case));
     cases
 }
 
@@ -64,6 +65,16 @@ fn rows() -> Vec<Case> {
             "many rows of a root-mean-square norm",
             Operation::NormOfSum(rms),
             &[("x", &[131, 67]), ("branch", &[131, 67]), ("weight", &[67])],
+        ),
+        draw(
+            "a root-mean-square norm with a bias",
+            Operation::Norm(rms),
+            &[("x", &[5, 19]), ("weight", &[19]), ("bias", &[19])],
+        ),
+        draw(
+            "many rows beside their root-mean-square norm with a bias",
+            Operation::NormBeside(rms),
+            &[("x", &[131, 67]), ("weight", &[67]), ("bias", &[67])],
         ),
         draw(
             "wide rows beside their norm",
@@ -122,6 +133,14 @@ fn attentions() -> Vec<Case> {
         window: Some(50),
         ..plain.clone()
     };
+    let narrow = Attention {
+        window: Some(3),
+        ..plain.clone()
+    };
+    let both = Attention {
+        causal: true,
+        ..window.clone()
+    };
     let padded = Attention {
         keys: Some(vec![[0, 97], [128, 130]]),
         ..causal.clone()
@@ -135,6 +154,22 @@ fn attentions() -> Vec<Case> {
         attend("257 keys", &causal, [1, 1, 1, 3, 257, 7, 1], None),
         attend("window", &window, [1, 1, 1, 131, 131, 3, 2], None),
         attend("padded", &padded, [2, 1, 1, 49, 130, 2, 3], None),
+        // Queries before the first key.
+        attend("none masked, few keys", &plain, [1, 1, 1, 7, 3, 2, 3], None),
+        attend("causal, few keys", &causal, [1, 2, 1, 7, 3, 2, 3], None),
+        attend("window, few keys", &narrow, [1, 2, 1, 9, 3, 2, 3], None),
+        attend(
+            "window, fewer keys",
+            &window,
+            [1, 1, 1, 131, 65, 2, 3],
+            None,
+        ),
+        attend(
+            "causal window, few keys",
+            &both,
+            [1, 1, 1, 70, 60, 2, 3],
+            None,
+        ),
         attend(
             "with a bias",
             &causal,
@@ -216,6 +251,144 @@ fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<[usize; 2
     inputs.extend(bias.iter().map(|bias| ("bias", bias.as_slice())));
     let operation = Operation::Attention(settings.clone());
     draw(&format!("attention, {name}"), operation, &inputs)
+}
+
+/// Every operation with each axis in turn of no length, and the sizes of its last output.
+pub fn empty() -> Vec<(Case, Vec<usize>)> {
+    let mut cases = Vec::new();
+    let mut case = |operation: Operation, shapes: &[(&str, &[usize])], output: &[usize]| {
+        let (_, first) = shapes[0];
+        let name = format!("{operation:?} of {first:?} to {output:?}");
+        cases.push((draw(&name, operation, shapes), output.to_vec()));
+    };
+    let activation = Activation::Silu;
+    for [batch, length, input, output] in [[0, 3, 4, 5], [2, 0, 4, 5], [2, 3, 0, 5], [2, 3, 4, 0]] {
+        let (x, weight, bias) = ([batch, length, input], [output, input], [output]);
+        let wanted = [batch, length, output];
+        let one: [(&str, &[usize]); 3] = [("x", &x), ("weight", &weight), ("bias", &bias)];
+        case(Operation::Linear, &one, &wanted);
+        case(Operation::ActivatedLinear { activation }, &one, &wanted);
+        let two: [(&str, &[usize]); 4] = [
+            ("x", &x),
+            ("gate", &weight),
+            ("up", &weight),
+            ("up_bias", &bias),
+        ];
+        case(Operation::GatedLinear { activation }, &two, &wanted);
+        let three: [(&str, &[usize]); 5] = [
+            ("x", &x),
+            ("weight0", &weight),
+            ("weight1", &weight),
+            ("bias1", &bias),
+            ("weight2", &weight),
+        ];
+        case(Operation::ThreeLinears, &three, &wanted);
+    }
+    for x in [[0, 3, 4], [2, 0, 4], [2, 3, 0]] {
+        let weight = [x[2]];
+        case(Operation::Add, &[("x", &x), ("y", &x)], &x);
+        case(Operation::Activate { activation }, &[("x", &x)], &x);
+        case(
+            Operation::Gated { activation },
+            &[("gate", &x), ("up", &x)],
+            &x,
+        );
+        case(Operation::Softmax, &[("x", &x)], &x);
+        case(Operation::Dropout { probability: 0.5 }, &[("x", &x)], &x);
+        for kind in [NormKind::Layer, NormKind::Rms] {
+            let norm = Norm::new(kind, 1e-5);
+            let one: [(&str, &[usize]); 3] = [("x", &x), ("weight", &weight), ("bias", &weight)];
+            case(Operation::Norm(norm), &one, &x);
+            case(Operation::NormBeside(norm), &one, &x);
+            let sum: [(&str, &[usize]); 3] = [("x", &x), ("branch", &x), ("weight", &weight)];
+            case(Operation::NormOfSum(norm), &sum, &x);
+        }
+    }
+    for x in [[0, 2, 3, 4], [2, 0, 3, 4], [2, 2, 0, 4], [2, 2, 3, 0]] {
+        let positions = vec![(0..x[2] as i64).collect()];
+        let theta = 100.0;
+        case(Operation::Rotary { theta, positions }, &[("x", &x)], &x);
+    }
+    for (table, ids) in [
+        ([3, 5], vec![]),
+        ([3, 5], vec![vec![], vec![]]),
+        ([3, 0], vec![vec![2, 1]]),
+        ([0, 5], vec![vec![]]),
+    ] {
+        let length = ids.first().map_or(0, Vec::len);
+        let wanted = [ids.len(), length, table[1]];
+        case(Operation::Embedding { ids }, &[("table", &table)], &wanted);
+    }
+    for label_smoothing in [0.0, 0.1] {
+        let operation = Operation::CrossEntropy {
+            targets: vec![],
+            label_smoothing,
+        };
+        case(operation, &[("logits", &[0, 5])], &[1]);
+    }
+    cases.extend(empty_attentions());
+    cases
+}
+
+fn empty_attentions() -> Vec<(Case, Vec<usize>)> {
+    let whole = [2, 4, 2, 3, 5, 6, 7];
+    let mut cases = Vec::new();
+    for axis in [
+        "batch",
+        "heads",
+        "queries",
+        "keys",
+        "head_width",
+        "value_width",
+    ] {
+        let places = [
+            "batch",
+            "heads",
+            "key_value_heads",
+            "queries",
+            "keys",
+            "head_width",
+            "value_width",
+        ];
+        let place = places.iter().position(|it| *it == axis).unwrap();
+        let mut sizes: Sizes = whole;
+        sizes[place] = 0;
+        let [batch, heads, shared, queries, keys, head_width, value_width] = sizes;
+        let (query, key) = (
+            [batch, heads, queries, head_width],
+            [batch, shared, keys, head_width],
+        );
+        let (value, weights) = (
+            [batch, shared, keys, value_width],
+            [batch, heads, queries, keys],
+        );
+        let context = vec![batch, heads, queries, value_width];
+        for (causal, window, padded) in [
+            (false, None, false),
+            (true, None, false),
+            (true, Some(2), false),
+            (false, Some(2), true),
+        ] {
+            let settings = Attention {
+                scale: 0.4,
+                causal,
+                window,
+                keys: padded.then(|| vec![[0, keys]; batch]),
+                ..Attention::default()
+            };
+            let bias = padded.then_some([1, heads]);
+            let name = format!("no {axis}, {settings:?}");
+            cases.push((attend(&name, &settings, sizes, bias), context.clone()));
+            let operation = Operation::AttentionWeights(settings);
+            let name = format!("attention weights, {name}");
+            let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];
+            cases.push((draw(&name, operation, &inputs), weights.to_vec()));
+        }
+        let inputs: [(&str, &[usize]); 2] = [("weights", &weights), ("value", &value)];
+        let name = format!("weights applied, no {axis}");
+        cases.push((draw(&name, Operation::ApplyWeights, &inputs), context));
+    }
+    cases
 }
 
 fn draw(name: &str, operation: Operation, shapes: &[(&str, &[usize])]) -> Case {

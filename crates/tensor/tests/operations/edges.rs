@@ -1,12 +1,15 @@
-//! The edges that no table of cases shows: sizes of zero, and what dropout keeps.
+//! The edges that no table of cases shows: sizes of zero, more queries than keys, logits far from zero, and what dropout
+//! keeps.
 
 use attentive_tensor::{
-    Activation, Device, Int, Mask, NormKind, NormOperands, Scores, Tensor, activate, attention,
-    cross_entropy, dropout, embedding, gated_linear, linear, norm, softmax,
+    Activation, Device, Int, Mask, NormKind, NormOperands, Scores, Tensor, activate, add,
+    apply_weights, attention, attention_weights, cross_entropy, dropout, embedding, gated_linear,
+    linear, norm, softmax, three_linears,
 };
 
 use crate::case::randomness;
-use crate::ours::numbers;
+use crate::drawn;
+use crate::ours::{self, Layout, Tracked, numbers};
 
 fn ones<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::ones(shape, device).require_grad()
@@ -110,4 +113,151 @@ fn no_ids_give_no_rows() {
     assert_eq!(rows.dims(), [1, 0, 5]);
     let gradients = rows.sum().backward();
     assert_eq!(numbers(table.grad(&gradients).unwrap()), vec![0.0; 15]);
+}
+
+/// Numbers that differ from each other.
+fn waves<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    let device = Device::flex();
+    let count = shape.iter().product::<usize>() as i64;
+    let numbers = Tensor::<1, Int>::arange(0..count, &device).float();
+    (numbers * 0.7).sin().reshape(shape)
+}
+
+#[test]
+fn a_root_mean_square_norm_adds_its_bias() {
+    let normed = |bias: Option<Tensor<1>>| {
+        let operands = NormOperands {
+            kind: NormKind::Rms,
+            weight: waves([5]),
+            bias,
+            epsilon: 1e-5,
+        };
+        numbers(norm(waves([2, 5]), operands))
+    };
+    let shift = Tensor::<1>::ones([5], &Device::flex()) * 10.0;
+    for (shifted, plain) in normed(Some(shift)).iter().zip(normed(None)) {
+        assert!((shifted - plain - 10.0).abs() < 1e-5, "{shifted}, {plain}");
+    }
+}
+
+/// Checks that `attention` and the weights by definition mean the same by a mask, and gives which keys each query sees.
+fn seen(mask: Mask, queries: usize, keys: usize) -> Vec<Vec<usize>> {
+    let scores = Scores::new(mask, 0.5);
+    let [query, key, value] = [queries, keys, keys].map(|length| waves([1, 1, length, 3]));
+    let weights = attention_weights(query.clone(), key.clone(), &scores);
+    let applied = numbers(apply_weights(weights.clone(), value.clone()));
+    let context = numbers(attention(query, key, value, &scores, 0.0, None));
+    for (context, applied) in context.iter().zip(applied) {
+        assert!((context - applied).abs() < 1e-5, "{context}, {applied}");
+    }
+    let seen = |row: &[f64]| (0..keys).filter(|key| row[*key] > 0.0).collect();
+    numbers(weights).chunks(keys).map(seen).collect()
+}
+
+/// Of five queries and three keys, the queries stand at -2, -1, 0, 1 and 2.
+#[test]
+fn queries_before_the_first_key_see_what_is_near_and_not_later() {
+    let none = || vec![];
+    assert_eq!(
+        seen(Mask::none().with_window(1), 5, 3),
+        [none(), none(), vec![0], vec![1], vec![2]]
+    );
+    assert_eq!(
+        seen(Mask::none().with_window(2), 5, 3),
+        [none(), vec![0], vec![0, 1], vec![0, 1, 2], vec![1, 2]]
+    );
+    assert_eq!(
+        seen(Mask::causal(), 5, 3),
+        [none(), none(), vec![0], vec![0, 1], vec![0, 1, 2]]
+    );
+    assert_eq!(
+        seen(Mask::causal().with_window(2), 5, 3),
+        [none(), none(), vec![0], vec![0, 1], vec![1, 2]]
+    );
+    let widest = Mask::causal().with_window(usize::MAX);
+    assert_eq!(seen(widest, 5, 3), seen(Mask::causal(), 5, 3));
+    assert_eq!(seen(Mask::none().with_window(0), 2, 3), [none(), none()]);
+}
+
+/// A constant added to all logits of a row changes nothing. PyTorch's own f32 keeps to that within 1e-7, as it subtracts the
+/// largest logit before it takes logarithms.
+#[test]
+fn cross_entropy_far_from_zero_is_as_exact_as_near_it() {
+    let gradient = |shift: f64| {
+        // Sixteenths, so that the shift is exact.
+        let logits = (waves([3, 11]) * 48.0).round() / 16.0 + shift;
+        let logits = Tensor::from_inner(logits).require_grad();
+        let targets = Tensor::from_ints([3, 0, 10], &logits.device());
+        let loss = cross_entropy(logits.clone(), targets, 0.1);
+        let slopes = loss.clone().backward();
+        [numbers(loss), numbers(logits.grad(&slopes).unwrap())]
+    };
+    for far in [500.0, -600.0, 30_000.0] {
+        for (near, far) in gradient(0.0).into_iter().zip(gradient(far)) {
+            for (near, far) in near.iter().zip(far) {
+                assert!((near - far).abs() < 1e-7, "{far} instead of {near}");
+            }
+        }
+    }
+}
+
+/// Memory that is used again holds numbers of before. What has a gradient of zeros is large enough here to be given such.
+#[test]
+fn a_gradient_of_zeros_is_none_of_the_numbers_before() {
+    let device = Device::flex().autodiff();
+    let weight = ones([64, 64], &device);
+    let bias = ones([4096], &device);
+    // A sum takes no memory and leaves that of its first term.
+    let plain = Device::flex();
+    let leave_ones = || {
+        for _ in 0..4 {
+            let ones = || Tensor::<1>::ones([4096], &plain);
+            add(ones(), ones());
+        }
+    };
+    let zeros = |what: &str, loss: Tensor<1>, leaf: &Tensor<2>| {
+        leave_ones();
+        let slopes = numbers(leaf.grad(&loss.backward()).unwrap());
+        assert!(slopes.iter().all(|it| *it == 0.0), "{what}");
+    };
+    let nothing = ones([0, 64], &device);
+    zeros(
+        "linear",
+        linear(nothing.clone(), weight.clone(), None).sum(),
+        &weight,
+    );
+    let map = || (weight.clone(), None);
+    let [one, ..] = three_linears(nothing, [map(), map(), map()]);
+    zeros("three linears", one.sum(), &weight);
+    let ids = Tensor::<2, Int>::zeros([1, 0], &device);
+    zeros("embedding", embedding(weight.clone(), ids).sum(), &weight);
+    let operands = NormOperands {
+        kind: NormKind::Rms,
+        weight: weight.clone().reshape([4096]),
+        bias: Some(bias),
+        epsilon: 1e-5,
+    };
+    zeros(
+        "norm",
+        norm(ones([0, 4096], &device), operands).sum(),
+        &weight,
+    );
+    let key = || weight.clone().reshape([1, 1, 64, 64]);
+    let scores = Scores::new(Mask::causal(), 1.0);
+    let query = ones([1, 1, 0, 64], &device);
+    let context = attention(query, key(), key(), &scores, 0.0, None);
+    zeros("attention without queries", context.sum(), &weight);
+    let unseen = Scores::new(Mask::none().with_window(0), 1.0);
+    let query = ones([1, 1, 64, 64], &device);
+    let context = attention(query, key(), key(), &unseen, 0.0, None);
+    zeros("attention that sees nothing", context.sum(), &weight);
+}
+
+/// That the values and gradients are right is checked with those of all other cases.
+#[test]
+fn an_axis_of_no_length_stays_one() {
+    for (case, shape) in drawn::empty() {
+        let ours = ours::run(&case, Layout::Dense, Tracked::All);
+        assert_eq!(ours.outputs.last().unwrap().shape, shape, "{}", case.name);
+    }
 }

@@ -7,7 +7,6 @@ mod checks;
 mod drawn;
 mod edges;
 mod golden;
-mod not_yet;
 mod ours;
 mod twin;
 

@@ -1,5 +1,8 @@
 //! Runs a case with the operations of this crate.
 
+#[path = "../../src/exactly.rs"]
+mod exactly;
+
 use std::collections::BTreeMap;
 
 use attentive_tensor::{
@@ -10,6 +13,7 @@ use attentive_tensor::{
 };
 
 use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
+use exactly::Exactly;
 
 /// How the inputs, and what flows back, stand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,11 +224,14 @@ impl Pass<'_> {
     fn optional<const D: usize>(&self, name: &str) -> Option<Tensor<D>> {
         let leaf = self.leaves.get(name)?.clone();
         let dims = self.case.inputs[name].dims::<D>();
-        Some(placed(leaf.reshape(dims), self.layout))
+        Some(placed(leaf.reshape(Exactly(dims)), self.layout))
     }
 
     fn integers(&self, rows: &[Vec<i64>]) -> Tensor<2, Int> {
-        let data = TensorData::new(rows.concat(), [rows.len(), rows[0].len()]);
+        let data = TensorData::new(
+            rows.concat(),
+            [rows.len(), rows.first().map_or(0, Vec::len)],
+        );
         Tensor::from_data(data, &self.device)
     }
 
@@ -236,7 +243,7 @@ impl Pass<'_> {
             shape: dims.to_vec(),
             numbers: numbers(output.clone()),
         });
-        if upstream.iter().all(|it| *it == 0.0) {
+        if !upstream.is_empty() && upstream.iter().all(|it| *it == 0.0) {
             return;
         }
         let upstream =
@@ -260,7 +267,9 @@ fn placed<const D: usize>(x: Tensor<D>, layout: Layout) -> Tensor<D> {
             let x = x.swap_dims(a, b);
             let (dims, count) = (x.dims(), x.shape().num_elements());
             // Flattening copies the numbers into the exchanged order; exchanging again is then only a view.
-            x.reshape([count]).reshape(dims).swap_dims(a, b)
+            x.reshape(Exactly([count]))
+                .reshape(Exactly(dims))
+                .swap_dims(a, b)
         }
         _ => x,
     }

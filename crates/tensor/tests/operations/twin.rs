@@ -73,8 +73,8 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
 
 fn affine(x: &Array, weight: &Array, bias: Option<&Array>) -> Vec<f64> {
     let mut y = Vec::new();
-    for x in x.numbers.chunks(x.width()) {
-        for (i, weight) in weight.numbers.chunks(weight.width()).enumerate() {
+    for x in x.rows() {
+        for (i, weight) in weight.rows().enumerate() {
             y.push(dot(x, weight) + bias.map_or(0.0, |bias| bias.numbers[i]));
         }
     }
@@ -136,7 +136,7 @@ fn weights(settings: &Attention, inputs: &Arrays) -> Array {
     let [batch, heads, queries, width] = query.dims();
     let [_, key_value_heads, keys, _] = key.dims();
     let mut scores = Vec::new();
-    for (row, q) in query.numbers.chunks(width).enumerate() {
+    for (row, q) in query.rows().enumerate() {
         let (sequence, head, place) = (row / queries / heads, row / queries % heads, row % queries);
         let shared = sequence * key_value_heads + head / (heads / key_value_heads);
         for other in 0..keys {
@@ -184,7 +184,7 @@ fn weighted(weights: &Array, value: &Array) -> Vec<f64> {
     let [_, heads, queries, keys] = weights.dims();
     let [_, key_value_heads, _, width] = value.dims();
     let mut context = Vec::new();
-    for (row, weights) in weights.numbers.chunks(keys).enumerate() {
+    for (row, weights) in weights.rows().enumerate() {
         let (sequence, head) = (row / queries / heads, row / queries % heads);
         let shared = sequence * key_value_heads + head / (heads / key_value_heads);
         let values = &value.numbers[shared * keys * width..(shared + 1) * keys * width];

@@ -1,6 +1,6 @@
 //! Softmax and cross-entropy with ignored targets and label smoothing (Szegedy et al. 2015).
 
-use burn::tensor::{Int, Tensor, activation::log_softmax};
+use burn::tensor::{Int, Shape, Tensor, activation::log_softmax};
 
 use crate::fused;
 
@@ -30,11 +30,14 @@ pub fn cross_entropy(
 }
 
 fn composed(logits: Tensor<2>, targets: Tensor<1, Int>, label_smoothing: f64) -> Tensor<1> {
-    let rows = logits.dims()[0];
+    let [rows, vocabulary] = logits.dims();
     let ignored = targets.clone().equal_scalar(IGNORED_TARGET as i32);
     let counted = ignored.clone().bool_not().float();
-    let targets = targets.mask_fill(ignored, 0);
-    let logs = log_softmax(logits, 1);
+    let targets = targets.mask_fill(ignored.clone(), 0);
+    // An ignored row may hold anything; infinity times zero would be no number, in the loss or in the gradient.
+    let ignored = ignored.reshape([rows, 1]);
+    let ignored = ignored.expand(Shape::from([rows, vocabulary]));
+    let logs = log_softmax(logits.mask_fill(ignored, 0.0), 1);
     let hits = logs
         .clone()
         .gather(1, targets.reshape([rows, 1]))

@@ -14,7 +14,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{buffer, dense, is_present, numbers, record, recycle, tensor};
+use super::{buffer, dense, is_present, keep, numbers, record, recycle, tensor};
 
 /// All that decides an attention besides queries, keys and values.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl AttentionOptions {
 /// The result, and what the backward pass needs of each row.
 pub(super) struct Attended {
     pub context: FlexTensor,
-    log_sums: Vec<f32>,
+    pub log_sums: Vec<f32>,
 }
 
 pub(super) fn forward(
@@ -146,9 +146,11 @@ impl Backward<Flex, 4> for Attention {
         let mut dvalue = buffer(batch * key_value_heads * keys * value_width);
         let [.., bias_parent] = &ops.parents;
         // Zeros: the kernel does not touch the pairs that the mask forbids.
-        let mut dbias = bias_parent
-            .as_ref()
-            .map(|_| vec![0.0; batch * query_heads * queries * keys]);
+        let mut dbias = bias_parent.as_ref().map(|_| {
+            let mut zeros = buffer(batch * query_heads * queries * keys);
+            zeros.fill(0.0);
+            zeros
+        });
         attention::backward(
             &shape,
             [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
@@ -181,7 +183,7 @@ impl Backward<Flex, 4> for Attention {
                 keys,
                 value_width,
             )),
-            dbias.map(|dbias| summed(&dbias, &shape, &saved.bias)),
+            dbias.map(|dbias| summed(dbias, &shape, &saved.bias)),
         ];
         for (parent, slopes) in ops.parents.iter().zip(slopes) {
             if let (Some(parent), Some(slopes)) = (parent, slopes) {
@@ -193,9 +195,11 @@ impl Backward<Flex, 4> for Attention {
             key,
             value,
             context,
+            log_sums,
             ..
         } = saved;
         recycle([query, key, value, context, upstream]);
+        keep(log_sums);
     }
 }
 
@@ -215,7 +219,7 @@ fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
 }
 
 /// The gradient of each pair of each head, added up to the shape of the bias.
-fn summed(slopes: &[f32], shape: &Shape, bias: &FlexTensor) -> FlexTensor {
+fn summed(slopes: Vec<f32>, shape: &Shape, bias: &FlexTensor) -> FlexTensor {
     let sizes = bias.layout().shape();
     let matrix = shape.queries * shape.keys;
     let mut sums = vec![0.0; sizes.num_elements()];
@@ -227,6 +231,7 @@ fn summed(slopes: &[f32], shape: &Shape, bias: &FlexTensor) -> FlexTensor {
         let start = (batch * sizes[1] + head) * matrix;
         elementwise::add_assign(&mut sums[start..start + matrix], slopes);
     }
+    keep(slopes);
     tensor(sums, sizes.clone())
 }
 

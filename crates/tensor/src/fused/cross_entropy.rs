@@ -8,15 +8,15 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{buffer, dense, integers, numbers, record, recycle, rows_and_width, tensor};
+use super::{buffer, dense, integers, keep, numbers, record, recycle, rows_and_width, tensor};
 use crate::IGNORED_TARGET;
 
 /// The result, and what the backward pass needs.
 pub(super) struct Judged {
     pub mean: FlexTensor,
     targets: Vec<i64>,
-    largest: Vec<f32>,
-    sums: Vec<f32>,
+    /// Of each row, the largest logit and the sum of exponentials.
+    pub statistics: [Vec<f32>; 2],
 }
 
 pub(super) fn forward(logits: &FlexTensor, targets: &FlexTensor, smoothing: f64) -> Judged {
@@ -34,12 +34,12 @@ pub(super) fn forward(logits: &FlexTensor, targets: &FlexTensor, smoothing: f64)
         &mut sums,
     );
     let sum: f64 = losses.iter().map(|loss| f64::from(*loss)).sum();
+    keep(losses);
     let mean = (sum / counted(&targets)) as f32;
     Judged {
         mean: tensor(vec![mean], [1]),
         targets,
-        largest,
-        sums,
+        statistics: [largest, sums],
     }
 }
 
@@ -62,11 +62,10 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let Judged {
         mean,
         targets,
-        largest,
-        sums,
+        statistics,
     } = forward(&logits, &targets, smoothing);
     record::<C, _, 1>(CrossEntropy(smoothing), [node], mean, || {
-        (logits, targets, [largest, sums])
+        (logits, targets, statistics)
     })
 }
 
@@ -96,5 +95,7 @@ impl Backward<Flex, 1> for CrossEntropy {
             gradients.register::<Flex>(parent.id, tensor(slopes, [rows, vocabulary]));
         }
         recycle([logits]);
+        keep(largest);
+        keep(sums);
     }
 }

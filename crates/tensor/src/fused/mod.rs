@@ -31,7 +31,7 @@ use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension};
 use burn::tensor::{DType, Device, Int, Shape, Tensor, TensorData};
 
 pub(crate) use attention::AttentionOptions;
-pub(crate) use buffers::{buffer, recycle};
+pub(crate) use buffers::{buffer, keep, recycle};
 pub(crate) use calls::*;
 
 use crate::{Activation, NormKind};
@@ -181,6 +181,7 @@ impl FusedOps for Flex {
     ) -> (FlexTensor, FlexTensor) {
         let normed = norm::forward(&x, &branch, &weight, &bias, kind, epsilon);
         recycle([x, branch]);
+        normed.statistics.keep();
         (normed.sum, normed.output)
     }
 
@@ -213,15 +214,17 @@ impl FusedOps for Flex {
         bias: FlexTensor,
         options: AttentionOptions,
     ) -> FlexTensor {
-        let context = attention::forward(&query, &key, &value, &bias, &options).context;
+        let attended = attention::forward(&query, &key, &value, &bias, &options);
         recycle([query, key, value]);
-        context
+        keep(attended.log_sums);
+        attended.context
     }
 
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
-        let mean = cross_entropy::forward(&logits, &targets, smoothing).mean;
+        let judged = cross_entropy::forward(&logits, &targets, smoothing);
         recycle([logits]);
-        mean
+        judged.statistics.into_iter().for_each(keep);
+        judged.mean
     }
 
     fn fused_embedding(table: FlexTensor, ids: FlexTensor) -> FlexTensor {

@@ -9,7 +9,7 @@ use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
 use super::outputs::{Slots, record_several};
-use super::{buffer, dense, is_present, numbers, present, recycle, rows_and_width, tensor};
+use super::{buffer, dense, is_present, keep, numbers, present, recycle, rows_and_width, tensor};
 use crate::NormKind;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -18,13 +18,21 @@ type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 pub(super) struct Normed {
     pub sum: FlexTensor,
     pub output: FlexTensor,
-    statistics: Statistics,
+    pub statistics: Statistics,
 }
 
 #[derive(Clone, Debug)]
-struct Statistics {
+pub(super) struct Statistics {
     mean: Vec<f32>,
     inverse: Vec<f32>,
+}
+
+impl Statistics {
+    /// Keeps the memory for the next operations.
+    pub fn keep(self) {
+        keep(self.mean);
+        keep(self.inverse);
+    }
 }
 
 /// Normalizes `x`, or `x + branch` if there is a branch; without a branch, the sum is `x` itself.
@@ -137,13 +145,14 @@ impl Backward<Flex, 4> for Norm {
         let Saved {
             sum,
             weight,
-            statistics: Statistics { mean, inverse },
+            statistics,
             slots,
         } = ops.state;
         let [beside, dy] = slots.take::<2>().map(|it| it.map(|it| dense(&it)));
         let [x_parent, branch_parent, weight_parent, bias_parent] = &ops.parents;
         let Some(dy) = dy else {
             // The loss depends on the sum alone. Whoever made weight and bias still waits for their gradients.
+            statistics.keep();
             let beside = beside.expect("a node is visited when an output has a gradient");
             for parent in [x_parent, branch_parent].into_iter().flatten() {
                 gradients.register::<Flex>(parent.id, beside.clone());
@@ -165,8 +174,8 @@ impl Backward<Flex, 4> for Norm {
                 beside_numbers,
                 x,
                 weight,
-                &mean,
-                &inverse,
+                &statistics.mean,
+                &statistics.inverse,
                 &mut dx,
                 &mut dweight,
                 dbias.as_deref_mut(),
@@ -176,7 +185,7 @@ impl Backward<Flex, 4> for Norm {
                 beside_numbers,
                 x,
                 weight,
-                &inverse,
+                &statistics.inverse,
                 &mut dx,
                 &mut dweight,
                 dbias.as_deref_mut(),
@@ -194,5 +203,6 @@ impl Backward<Flex, 4> for Norm {
         }
         recycle([sum, dy]);
         recycle(beside);
+        statistics.keep();
     }
 }

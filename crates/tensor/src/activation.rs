@@ -35,7 +35,7 @@ pub fn gated<const D: usize>(kind: Activation, gate: Tensor<D>, up: Tensor<D>) -
     assert_eq!(
         gate.dims(),
         up.dims(),
-        "gated: gate {:?} and {:?}",
+        "gated: gate {:?} does not fit up {:?}",
         gate.dims(),
         up.dims()
     );

@@ -37,7 +37,23 @@ pub struct AdamWState {
 }
 
 /// The state after one update. None of the tensors may be part of an autodiff graph.
+///
+/// # Panics
+/// When the tensors have different lengths.
 pub fn adamw(step: &AdamWStep, state: AdamWState, gradient: Tensor<1>) -> AdamWState {
+    for (name, other) in [
+        ("gradient", &gradient),
+        ("first", &state.first),
+        ("second", &state.second),
+    ] {
+        assert_eq!(
+            state.value.dims(),
+            other.dims(),
+            "adamw: value {:?} does not fit {name} {:?}",
+            state.value.dims(),
+            other.dims()
+        );
+    }
     let power = i32::try_from(step.step).unwrap_or(i32::MAX);
     let first_correction = 1.0 - step.beta1.powi(power);
     let second_correction = 1.0 - step.beta2.powi(power);

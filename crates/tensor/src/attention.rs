@@ -18,6 +18,9 @@ use crate::{Mask, Randomness, dropout, softmax};
 ///
 /// `query` is `[batch, heads, queries, head_width]`, `key` and `value` `[batch, key_value_heads, keys, …]`.
 /// A query with nothing to attend to gets zeros.
+///
+/// # Panics
+/// When the shapes do not fit each other or the mask, or the probability is not in `[0, 1)`.
 pub fn attention(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -26,7 +29,14 @@ pub fn attention(
     dropout_probability: f64,
     randomness: Option<&mut Randomness>,
 ) -> Tensor<4> {
-    scores.check(&query, &key, Some(&value));
+    scores.check("attention", &query, &key);
+    assert_eq!(
+        value.dims()[..3],
+        key.dims()[..3],
+        "attention: values {:?} do not fit keys {:?}",
+        value.dims(),
+        key.dims()
+    );
     assert!(
         (0.0..1.0).contains(&dropout_probability),
         "attention: dropout {dropout_probability} is not in [0, 1)"
@@ -72,8 +82,8 @@ impl Scores {
         }
     }
 
-    /// Panics where the operands do not fit each other; values are checked where there are any.
-    fn check(&self, query: &Tensor<4>, key: &Tensor<4>, value: Option<&Tensor<4>>) {
+    /// Panics where the operands do not fit each other.
+    fn check(&self, operation: &str, query: &Tensor<4>, key: &Tensor<4>) {
         let [batch, heads, queries, head_width] = query.dims();
         let [key_batch, key_value_heads, keys, key_width] = key.dims();
         assert!(
@@ -81,25 +91,17 @@ impl Scores {
                 && key_width == head_width
                 && key_value_heads > 0
                 && heads.is_multiple_of(key_value_heads),
-            "attention: queries {:?} do not fit keys {:?}",
+            "{operation}: queries {:?} do not fit keys {:?}",
             query.dims(),
             key.dims()
         );
-        if let Some(value) = value {
-            assert_eq!(
-                value.dims()[..3],
-                key.dims()[..3],
-                "attention: values {:?} do not fit keys {:?}",
-                value.dims(),
-                key.dims()
-            );
-        }
         if let Some(ranges) = self.mask.keys() {
             assert_eq!(
                 ranges.len(),
                 batch,
-                "attention: {} padded rows do not fit a batch of {batch}",
-                ranges.len()
+                "{operation}: {} ranges of keys do not fit queries {:?}",
+                ranges.len(),
+                query.dims()
             );
         }
         if let Some(bias) = &self.bias {
@@ -109,7 +111,7 @@ impl Scores {
                 repeats(bias_batch, batch)
                     && repeats(bias_heads, heads)
                     && [rows, columns] == [queries, keys],
-                "attention: bias {:?} does not fit queries {:?} and keys {:?}",
+                "{operation}: bias {:?} does not fit queries {:?} and keys {:?}",
                 bias.dims(),
                 query.dims(),
                 key.dims()
@@ -119,8 +121,11 @@ impl Scores {
 }
 
 /// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where nothing is allowed.
+///
+/// # Panics
+/// When the shapes do not fit each other or the mask.
 pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> Tensor<4> {
-    scores.check(&query, &key, None);
+    scores.check("attention_weights", &query, &key);
     let [batch, heads, queries, head_width] = query.dims();
     let [_, key_value_heads, keys, _] = key.dims();
     let device = query.device();
@@ -150,12 +155,18 @@ pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> T
 }
 
 /// The weighted sums of the values, `[batch, heads, queries, value_width]`.
+///
+/// # Panics
+/// When the shapes do not fit.
 pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     let [batch, heads, queries, keys] = weights.dims();
-    let [_, key_value_heads, value_keys, value_width] = value.dims();
+    let [value_batch, key_value_heads, value_keys, value_width] = value.dims();
     assert!(
-        keys == value_keys && heads.is_multiple_of(key_value_heads),
-        "attention: weights {:?} do not fit values {:?}",
+        batch == value_batch
+            && keys == value_keys
+            && key_value_heads > 0
+            && heads.is_multiple_of(key_value_heads),
+        "apply_weights: weights {:?} do not fit values {:?}",
         weights.dims(),
         value.dims()
     );

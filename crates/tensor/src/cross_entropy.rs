@@ -10,18 +10,24 @@ pub const IGNORED_TARGET: i64 = attentive_kernels::cross_entropy::IGNORED;
 /// Mean cross-entropy in nats, over the targets that are not ignored (zero where all are), of `logits` `[rows, vocabulary]` against `targets` `[rows]`.
 ///
 /// With smoothing `s`, the target keeps `1 - s` of the probability and `s` is spread evenly over the vocabulary.
+///
+/// # Panics
+/// When there are not as many targets as rows, the rows are empty, or the smoothing is not in `[0, 1]`.
 pub fn cross_entropy(
     logits: Tensor<2>,
     targets: Tensor<1, Int>,
     label_smoothing: f64,
 ) -> Tensor<1> {
     let [rows, vocabulary] = logits.dims();
-    assert_eq!(
-        rows,
-        targets.dims()[0],
+    assert!(
+        targets.dims() == [rows] && (vocabulary > 0 || rows == 0),
         "cross_entropy: logits {:?} do not fit targets {:?}",
         [rows, vocabulary],
         targets.dims()
+    );
+    assert!(
+        (0.0..=1.0).contains(&label_smoothing),
+        "cross_entropy: label smoothing {label_smoothing} is not in [0, 1]"
     );
     if fused::has_kernels(&logits) {
         return fused::mean_cross_entropy(logits, targets, label_smoothing);

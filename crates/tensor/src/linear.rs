@@ -12,14 +12,14 @@ pub type LinearMap = (Tensor<2>, Option<Tensor<1>>);
 /// `x · weightᵀ + bias` along the last axis of `x`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weight's input size.
+/// When the last axis of `x` is not the weight's input size, or the bias is not of its output size.
 pub fn linear<const D: usize>(
     x: Tensor<D>,
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
-    let dims = dims_after("linear", &x, &weight);
-    let (x, map) = (rows(x), (weight, bias));
+    let map = (weight, bias);
+    let (dims, x) = (dims_after("linear", &x, &map), rows(x));
     let y = if fused::has_kernels(&x) {
         fused::linear(x, map, None)
     } else {
@@ -31,15 +31,15 @@ pub fn linear<const D: usize>(
 /// `activation(x · weightᵀ + bias)` along the last axis of `x`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weight's input size.
+/// When the last axis of `x` is not the weight's input size, or the bias is not of its output size.
 pub fn activated_linear<const D: usize>(
     activation: Activation,
     x: Tensor<D>,
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
-    let dims = dims_after("activated_linear", &x, &weight);
-    let (x, map) = (rows(x), (weight, bias));
+    let map = (weight, bias);
+    let (dims, x) = (dims_after("activated_linear", &x, &map), rows(x));
     let y = if fused::has_kernels(&x) {
         fused::linear(x, map, Some(activation))
     } else {
@@ -51,16 +51,21 @@ pub fn activated_linear<const D: usize>(
 /// `activation(gate(x)) · up(x)` along the last axis of `x`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weights' input size, or their output sizes differ.
+/// When the last axis of `x` is not the weights' input size, the output sizes differ, or a bias is not of its weight's.
 pub fn gated_linear<const D: usize>(
     activation: Activation,
     x: Tensor<D>,
     gate: LinearMap,
     up: LinearMap,
 ) -> Tensor<D> {
-    let dims = dims_after("gated_linear", &x, &gate.0);
-    let up_dims = dims_after("gated_linear", &x, &up.0);
-    assert_eq!(dims, up_dims, "gated_linear: gate {dims:?}, up {up_dims:?}");
+    let dims = dims_after("gated_linear", &x, &gate);
+    assert_eq!(
+        dims,
+        dims_after("gated_linear", &x, &up),
+        "gated_linear: gate {:?} does not fit up {:?}",
+        gate.0.dims(),
+        up.0.dims()
+    );
     let x = rows(x);
     let y = if fused::has_kernels(&x) {
         fused::gated_linear(x, gate, up, activation)
@@ -74,11 +79,11 @@ pub fn gated_linear<const D: usize>(
 /// products.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weights' input size.
+/// When the last axis of `x` is not the weights' input size, or a bias is not of its weight's output size.
 pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Tensor<D>; 3] {
     let dims = maps
         .each_ref()
-        .map(|(weight, _)| dims_after("three_linears", &x, weight));
+        .map(|map| dims_after("three_linears", &x, map));
     let x = rows(x);
     let outputs = if fused::has_kernels(&x) {
         fused::three_linears(x, maps)
@@ -90,7 +95,11 @@ pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Ten
 }
 
 /// The sizes of the result; panics where the operands do not fit.
-fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>) -> [usize; D] {
+fn dims_after<const D: usize>(
+    operation: &str,
+    x: &Tensor<D>,
+    (weight, bias): &LinearMap,
+) -> [usize; D] {
     let mut dims = x.dims();
     let [output, input] = weight.dims();
     assert_eq!(
@@ -99,6 +108,15 @@ fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>
         "{operation}: input {dims:?} does not fit weight {:?} [output, input]",
         [output, input]
     );
+    if let Some(bias) = bias {
+        assert_eq!(
+            bias.dims(),
+            [output],
+            "{operation}: bias {:?} does not fit weight {:?} [output, input]",
+            bias.dims(),
+            [output, input]
+        );
+    }
     dims[D - 1] = output;
     dims
 }

@@ -86,7 +86,7 @@ impl Mask {
             assert_eq!(
                 ranges.len(),
                 batch,
-                "mask: {} padded rows do not fit a batch of {batch}",
+                "mask: {} ranges of keys do not fit a batch of {batch}",
                 ranges.len()
             );
         }

@@ -31,23 +31,23 @@ pub struct NormOperands {
 /// The norm of `x`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weight's size.
+/// When the last axis of `x` or the bias is not of the weight's size.
 pub fn norm<const D: usize>(x: Tensor<D>, operands: NormOperands) -> Tensor<D> {
-    sum_and_norm(x, None, operands).1
+    sum_and_norm("norm", x, None, operands).1
 }
 
 /// `x` and its norm: on the way back, the gradients of both meet in one pass. For norms before a sublayer.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weight's size.
+/// When the last axis of `x` or the bias is not of the weight's size.
 pub fn norm_beside<const D: usize>(x: Tensor<D>, operands: NormOperands) -> [Tensor<D>; 2] {
-    sum_and_norm(x, None, operands).into()
+    sum_and_norm("norm_beside", x, None, operands).into()
 }
 
 /// The norm of `x + branch`. For norms after a sublayer.
 ///
 /// # Panics
-/// When the shapes differ, or the last axis is not the weight's size.
+/// When the shapes differ, or the last axis or the bias is not of the weight's size.
 pub fn norm_of_sum<const D: usize>(
     x: Tensor<D>,
     branch: Tensor<D>,
@@ -56,11 +56,11 @@ pub fn norm_of_sum<const D: usize>(
     assert_eq!(
         x.dims(),
         branch.dims(),
-        "norm_of_sum: {:?} and {:?}",
+        "norm_of_sum: {:?} does not fit {:?}",
         x.dims(),
         branch.dims()
     );
-    sum_and_norm(x, Some(branch), operands).1
+    sum_and_norm("norm_of_sum", x, Some(branch), operands).1
 }
 
 /// `x + y`, element by element.
@@ -68,7 +68,13 @@ pub fn norm_of_sum<const D: usize>(
 /// # Panics
 /// When the shapes differ.
 pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
-    assert_eq!(x.dims(), y.dims(), "add: {:?} and {:?}", x.dims(), y.dims());
+    assert_eq!(
+        x.dims(),
+        y.dims(),
+        "add: {:?} does not fit {:?}",
+        x.dims(),
+        y.dims()
+    );
     if fused::has_kernels(&x) {
         return fused::add(x, y);
     }
@@ -76,6 +82,7 @@ pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
 }
 
 fn sum_and_norm<const D: usize>(
+    operation: &str,
     x: Tensor<D>,
     branch: Option<Tensor<D>>,
     operands: NormOperands,
@@ -90,8 +97,16 @@ fn sum_and_norm<const D: usize>(
     assert_eq!(
         dims[D - 1],
         width,
-        "norm: input {dims:?} does not fit weight [{width}]"
+        "{operation}: input {dims:?} does not fit weight [{width}]"
     );
+    if let Some(bias) = &bias {
+        assert_eq!(
+            bias.dims(),
+            [width],
+            "{operation}: bias {:?} does not fit weight [{width}]",
+            bias.dims()
+        );
+    }
     if fused::has_kernels(&x) {
         return fused::norm(x, branch, weight, bias, kind, epsilon);
     }

@@ -39,6 +39,9 @@ impl RotaryAngles {
 }
 
 /// Rotates `x` `[batch, heads, length, head_width]` by its positions' angles.
+///
+/// # Panics
+/// When the shapes do not fit.
 pub fn rotary(x: Tensor<4>, angles: &RotaryAngles) -> Tensor<4> {
     let [batch, _, length, head_width] = x.dims();
     let [angle_batch, angle_length, half] = angles.cosine.dims();

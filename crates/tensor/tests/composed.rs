@@ -14,6 +14,9 @@ mod golden;
 #[expect(dead_code, reason = "shared with the operations' own tests")]
 #[path = "operations/ours.rs"]
 mod ours;
+#[expect(dead_code, reason = "shared with the operations' own tests")]
+#[path = "operations/refused.rs"]
+mod refused;
 #[path = "operations/twin.rs"]
 mod twin;
 
@@ -73,4 +76,10 @@ fn an_ignored_row_may_hold_anything() {
             assert_eq!(slopes[2..], [0.0; 4]);
         }
     }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    configure();
+    refused::shapes().iter().for_each(refused::Refusal::check);
 }

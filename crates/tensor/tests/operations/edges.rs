@@ -249,8 +249,15 @@ fn a_gradient_of_zeros_is_none_of_the_numbers_before() {
     zeros("attention without queries", context.sum(), &weight);
     let unseen = Scores::new(Mask::none().with_window(0), 1.0);
     let query = ones([1, 1, 64, 64], &device);
+    leave_ones();
     let context = attention(query, key(), key(), &unseen, 0.0, None);
+    assert!(numbers(context.clone()).iter().all(|it| *it == 0.0));
     zeros("attention that sees nothing", context.sum(), &weight);
+    leave_ones();
+    let [query, nothing] = [[1, 1, 64, 64], [1, 1, 0, 64]].map(|shape| ones(shape, &device));
+    let scores = Scores::new(Mask::none(), 1.0);
+    let context = attention(query, nothing.clone(), nothing, &scores, 0.0, None);
+    assert!(numbers(context).iter().all(|it| *it == 0.0));
 }
 
 /// That the values and gradients are right is checked with those of all other cases.

@@ -8,6 +8,7 @@ mod drawn;
 mod edges;
 mod golden;
 mod ours;
+mod refused;
 mod twin;
 
 use std::collections::BTreeSet;
@@ -204,6 +205,17 @@ fn every_operation_has_golden_cases() {
         "device_names",
         "dropout",
     ];
+    let mut exported = exported();
+    exported.retain(|name| !exempt.contains(&name.as_str()));
+    let golden: BTreeSet<String> = golden::cases()
+        .iter()
+        .map(|golden| golden.case.name.split('.').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(exported, golden);
+}
+
+/// The names of the functions that `lib.rs` exports.
+fn exported() -> BTreeSet<String> {
     let exported: BTreeSet<String> = include_str!("../../src/lib.rs")
         .split("pub use ")
         .skip(1)
@@ -216,17 +228,38 @@ fn every_operation_has_golden_cases() {
         })
         .map(|name| name.trim().to_owned())
         .filter(|name| name.starts_with(|first: char| first.is_ascii_lowercase()))
-        .filter(|name| name != "tensor" && !exempt.contains(&name.as_str()))
-        .collect();
-    let golden: BTreeSet<String> = golden::cases()
-        .iter()
-        .map(|golden| golden.case.name.split('.').next().unwrap().to_owned())
+        .filter(|name| name != "tensor")
         .collect();
     assert!(exported.len() > 10, "{exported:?}");
-    assert_eq!(exported, golden);
+    exported
 }
 
 fn smooth() -> Vec<Golden> {
     let cases = golden::cases().into_iter();
     cases.filter(|golden| golden.smooth).collect()
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let refusals = refused::shapes();
+    refusals.iter().for_each(refused::Refusal::check);
+    // These take one tensor, or a table and ids of which any shapes fit.
+    let exempt = [
+        "activate",
+        "device",
+        "device_names",
+        "dropout",
+        "embedding",
+        "softmax",
+        "sum_of_squares",
+    ];
+    let mut exported = exported();
+    exported.retain(|name| !exempt.contains(&name.as_str()));
+    let refusing: BTreeSet<String> = (refusals.iter().map(|it| it.operation.to_owned())).collect();
+    assert_eq!(exported, refusing);
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    refused::numbers().iter().for_each(refused::Refusal::check);
 }

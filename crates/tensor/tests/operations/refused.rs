@@ -1,0 +1,372 @@
+//! What every operation refuses: operands that do not fit each other, with the operation's name and both shapes, and
+//! numbers out of range.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use attentive_tensor::{
+    Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
+    RotaryAngles, Scores, Tensor, activated_linear, adamw, add, apply_weights, attention,
+    attention_weights, cross_entropy, dropout, embedding, gated, gated_linear, linear, norm,
+    norm_beside, norm_of_sum, rotary, three_linears,
+};
+
+/// An operation, what its message must hold besides its name, and the call.
+pub struct Refusal {
+    pub operation: &'static str,
+    holds: [&'static str; 2],
+    call: Box<dyn Fn()>,
+}
+
+impl Refusal {
+    /// Panics unless the call does, with the message that it should.
+    pub fn check(&self) {
+        let payload = catch_unwind(AssertUnwindSafe(&self.call));
+        let payload = payload.expect_err(&format!("{} of {:?}", self.operation, self.holds));
+        let message = match payload.downcast_ref::<String>() {
+            Some(message) => message.as_str(),
+            None => payload.downcast_ref::<&str>().unwrap(),
+        };
+        let begins = message.contains(&format!("{}: ", self.operation));
+        let holds = |what: &&str| message.contains(what);
+        assert!(
+            begins && self.holds.iter().all(holds),
+            "{} of {:?}: {message}",
+            self.operation,
+            self.holds
+        );
+    }
+}
+
+fn ones<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+    Tensor::ones(shape, &Device::flex())
+}
+
+/// Shapes that do not fit, of every operation that takes more than one tensor.
+pub fn shapes() -> Vec<Refusal> {
+    let mut all = Vec::new();
+    let mut refuse = |operation, holds, call: Box<dyn Fn()>| {
+        all.push(Refusal {
+            operation,
+            holds,
+            call,
+        });
+    };
+    linear_maps(&mut refuse);
+    norms(&mut refuse);
+    attentions(&mut refuse);
+    refuse(
+        "add",
+        ["[2, 3]", "[3, 2]"],
+        Box::new(|| drop(add(ones([2, 3]), ones([3, 2])))),
+    );
+    // Burn would repeat the one row.
+    refuse(
+        "add",
+        ["[2, 3]", "[1, 3]"],
+        Box::new(|| drop(add(ones([2, 3]), ones([1, 3])))),
+    );
+    refuse(
+        "gated",
+        ["[2, 3]", "[1, 3]"],
+        Box::new(|| drop(gated(Activation::Silu, ones([2, 3]), ones([1, 3])))),
+    );
+    for (x, needle) in [
+        ([2, 3, 5, 4], "[2, 3, 5, 4]"),
+        ([2, 3, 6, 8], "[2, 3, 6, 8]"),
+        ([3, 2, 6, 4], "[3, 2, 6, 4]"),
+    ] {
+        refuse(
+            "rotary",
+            [needle, "[2, 6, 2]"],
+            Box::new(move || {
+                let positions = Tensor::<2, Int>::zeros([2, 6], &Device::flex());
+                rotary(ones(x), &RotaryAngles::new(positions, 4, 100.0));
+            }),
+        );
+    }
+    for (logits, targets, holds) in [
+        ([3, 5], 2, ["[3, 5]", "[2]"]),
+        ([2, 0], 2, ["[2, 0]", "[2]"]),
+    ] {
+        refuse(
+            "cross_entropy",
+            holds,
+            Box::new(move || {
+                let targets = Tensor::<1, Int>::zeros([targets], &Device::flex());
+                cross_entropy(ones(logits), targets, 0.0);
+            }),
+        );
+    }
+    for (first, second, gradient) in [(1, 4, 4), (4, 1, 4), (4, 4, 1)] {
+        refuse(
+            "adamw",
+            ["[4]", "[1]"],
+            Box::new(move || {
+                let state = AdamWState {
+                    value: ones([4]),
+                    first: ones([first]),
+                    second: ones([second]),
+                };
+                adamw(&step(), state, ones([gradient]));
+            }),
+        );
+    }
+    all
+}
+
+/// Numbers out of range. (Ids and targets only for kernels: elsewhere nobody can look at them without waiting.)
+pub fn numbers() -> Vec<Refusal> {
+    let ids = |id: i32| Tensor::<2, Int>::from_ints([[0, id]], &Device::flex());
+    let targets = |id: i32| Tensor::<1, Int>::from_ints([0, id], &Device::flex());
+    let calls: [(_, _, Box<dyn Fn()>); 8] = [
+        (
+            "dropout",
+            ["1", "[0, 1)"],
+            Box::new(|| drop(dropout(ones([2]), 1.0, None))),
+        ),
+        (
+            "attention",
+            ["-0.1", "[0, 1)"],
+            Box::new(|| {
+                let heads = || ones([1, 1, 2, 2]);
+                let scores = Scores::new(Mask::none(), 1.0);
+                attention(heads(), heads(), heads(), &scores, -0.1, None);
+            }),
+        ),
+        (
+            "rotary",
+            ["5", "even"],
+            Box::new(move || drop(RotaryAngles::new(ids(1), 5, 100.0))),
+        ),
+        (
+            "cross_entropy",
+            ["1.5", "[0, 1]"],
+            Box::new(move || {
+                cross_entropy(ones([2, 3]), targets(0), 1.5);
+            }),
+        ),
+        (
+            "cross_entropy",
+            ["target 3 ", "vocabulary of 3"],
+            Box::new(move || {
+                cross_entropy(ones([2, 3]), targets(3), 0.0);
+            }),
+        ),
+        (
+            "cross_entropy",
+            ["target -1 ", "vocabulary of 3"],
+            Box::new(move || {
+                cross_entropy(ones([2, 3]), targets(-1), 0.0);
+            }),
+        ),
+        (
+            "embedding",
+            ["id 3 ", "table of 3"],
+            Box::new(move || drop(embedding(ones([3, 2]), ids(3)))),
+        ),
+        (
+            "embedding",
+            ["id -1 ", "table of 3"],
+            Box::new(move || drop(embedding(ones([3, 2]), ids(-1)))),
+        ),
+    ];
+    let refusal = |(operation, holds, call)| Refusal {
+        operation,
+        holds,
+        call,
+    };
+    calls.into_iter().map(refusal).collect()
+}
+
+type Refuse<'a> = &'a mut dyn FnMut(&'static str, [&'static str; 2], Box<dyn Fn()>);
+
+fn linear_maps(refuse: Refuse) {
+    // Input, weight and bias: one of the weight's sizes is wrong, or the bias is, also where burn would repeat it.
+    let wrong = [
+        ([2, 3], [5, 4], None, ["[2, 3]", "[5, 4]"]),
+        ([2, 4], [5, 4], Some(4), ["[4]", "[5, 4]"]),
+        ([2, 4], [5, 4], Some(1), ["[1]", "[5, 4]"]),
+    ];
+    for (x, weight, bias, holds) in wrong {
+        let map = move || -> LinearMap { (ones(weight), bias.map(|width| ones([width]))) };
+        let right = move || -> LinearMap { (ones([5, x[1]]), None) };
+        refuse(
+            "linear",
+            holds,
+            Box::new(move || drop(linear(ones(x), map().0, map().1))),
+        );
+        refuse(
+            "activated_linear",
+            holds,
+            Box::new(move || {
+                activated_linear(Activation::Relu, ones(x), map().0, map().1);
+            }),
+        );
+        refuse(
+            "gated_linear",
+            holds,
+            Box::new(move || {
+                gated_linear(Activation::Silu, ones(x), map(), right());
+            }),
+        );
+        refuse(
+            "gated_linear",
+            holds,
+            Box::new(move || {
+                gated_linear(Activation::Silu, ones(x), right(), map());
+            }),
+        );
+        refuse(
+            "three_linears",
+            holds,
+            Box::new(move || {
+                three_linears(ones(x), [right(), right(), map()]);
+            }),
+        );
+    }
+    refuse(
+        "gated_linear",
+        ["[5, 4]", "[1, 4]"],
+        Box::new(|| {
+            let (gate, up) = ((ones([5, 4]), None), (ones([1, 4]), None));
+            gated_linear(Activation::Silu, ones([2, 4]), gate, up);
+        }),
+    );
+}
+
+fn norms(refuse: Refuse) {
+    for kind in [NormKind::Layer, NormKind::Rms] {
+        for (weight, bias, holds) in [
+            (4, None, ["[2, 3]", "[4]"]),
+            (1, None, ["[2, 3]", "[1]"]),
+            (3, Some(1), ["[1]", "[3]"]),
+        ] {
+            let operands = move || NormOperands {
+                kind,
+                weight: ones([weight]),
+                bias: bias.map(|width| ones([width])),
+                epsilon: 1e-5,
+            };
+            let x = || ones([2, 3]);
+            refuse("norm", holds, Box::new(move || drop(norm(x(), operands()))));
+            refuse(
+                "norm_beside",
+                holds,
+                Box::new(move || drop(norm_beside(x(), operands()))),
+            );
+            refuse(
+                "norm_of_sum",
+                holds,
+                Box::new(move || drop(norm_of_sum(x(), x(), operands()))),
+            );
+        }
+        refuse(
+            "norm_of_sum",
+            ["[2, 3]", "[1, 3]"],
+            Box::new(move || {
+                let operands = NormOperands {
+                    kind,
+                    weight: ones([3]),
+                    bias: None,
+                    epsilon: 1e-5,
+                };
+                norm_of_sum(ones([2, 3]), ones([1, 3]), operands);
+            }),
+        );
+    }
+}
+
+fn attentions(refuse: Refuse) {
+    let plain = || Scores::new(Mask::none(), 1.0);
+    // The batch, the heads, the width.
+    for (key, holds) in [
+        ([1, 2, 5, 6], ["[2, 4, 3, 6]", "[1, 2, 5, 6]"]),
+        ([2, 3, 5, 6], ["[2, 4, 3, 6]", "[2, 3, 5, 6]"]),
+        ([2, 0, 5, 6], ["[2, 4, 3, 6]", "[2, 0, 5, 6]"]),
+        ([2, 2, 5, 1], ["[2, 4, 3, 6]", "[2, 2, 5, 1]"]),
+    ] {
+        let query = || ones([2, 4, 3, 6]);
+        refuse(
+            "attention",
+            holds,
+            Box::new(move || {
+                attention(query(), ones(key), ones(key), &plain(), 0.0, None);
+            }),
+        );
+        refuse(
+            "attention_weights",
+            holds,
+            Box::new(move || drop(attention_weights(query(), ones(key), &plain()))),
+        );
+    }
+    for (value, holds) in [
+        ([1, 2, 5, 6], ["[2, 2, 5, 6]", "[1, 2, 5, 6]"]),
+        ([2, 1, 5, 6], ["[2, 2, 5, 6]", "[2, 1, 5, 6]"]),
+        ([2, 2, 1, 6], ["[2, 2, 5, 6]", "[2, 2, 1, 6]"]),
+    ] {
+        refuse(
+            "attention",
+            holds,
+            Box::new(move || {
+                let (query, key) = (ones([2, 4, 3, 6]), ones([2, 2, 5, 6]));
+                attention(query, key, ones(value), &plain(), 0.0, None);
+            }),
+        );
+    }
+    let biased = |bias: [usize; 4]| Scores {
+        bias: Some(ones(bias)),
+        ..Scores::new(Mask::none(), 1.0)
+    };
+    let padded = || Scores::new(Mask::none().with_keys(vec![0..5, 0..5, 0..5]), 1.0);
+    let scores: [(Box<dyn Fn() -> Scores>, _); 4] = [
+        (Box::new(move || biased([3, 4, 3, 5])), "[3, 4, 3, 5]"),
+        (Box::new(move || biased([2, 2, 3, 5])), "[2, 2, 3, 5]"),
+        (Box::new(move || biased([2, 4, 3, 1])), "[2, 4, 3, 1]"),
+        (Box::new(padded), "3 ranges"),
+    ];
+    for (scores, needle) in scores {
+        let scores = std::rc::Rc::new(scores);
+        let same = scores.clone();
+        let operands = || [ones([2, 4, 3, 6]), ones([2, 2, 5, 6])];
+        refuse(
+            "attention",
+            [needle, "[2, 4, 3, 6]"],
+            Box::new(move || {
+                let [query, key] = operands();
+                attention(query, key.clone(), key, &scores(), 0.0, None);
+            }),
+        );
+        refuse(
+            "attention_weights",
+            [needle, "[2, 4, 3, 6]"],
+            Box::new(move || {
+                let [query, key] = operands();
+                attention_weights(query, key, &same());
+            }),
+        );
+    }
+    for (value, holds) in [
+        ([1, 2, 5, 6], ["[2, 4, 3, 5]", "[1, 2, 5, 6]"]),
+        ([2, 3, 5, 6], ["[2, 4, 3, 5]", "[2, 3, 5, 6]"]),
+        ([2, 0, 5, 6], ["[2, 4, 3, 5]", "[2, 0, 5, 6]"]),
+        ([2, 2, 1, 6], ["[2, 4, 3, 5]", "[2, 2, 1, 6]"]),
+    ] {
+        refuse(
+            "apply_weights",
+            holds,
+            Box::new(move || drop(apply_weights(ones([2, 4, 3, 5]), ones(value)))),
+        );
+    }
+}
+
+fn step() -> AdamWStep {
+    AdamWStep {
+        rate: 0.1,
+        beta1: 0.9,
+        beta2: 0.99,
+        epsilon: 1e-8,
+        decay: 0.0,
+        step: 1,
+        gradient_scale: 1.0,
+    }
+}

@@ -331,27 +331,17 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
 }
 
 fn empty_attentions() -> Vec<(Case, Vec<usize>)> {
-    let whole = [2, 4, 2, 3, 5, 6, 7];
     let mut cases = Vec::new();
-    for axis in [
-        "batch",
-        "heads",
-        "queries",
-        "keys",
-        "head_width",
-        "value_width",
-    ] {
-        let places = [
-            "batch",
-            "heads",
-            "key_value_heads",
-            "queries",
-            "keys",
-            "head_width",
-            "value_width",
-        ];
-        let place = places.iter().position(|it| *it == axis).unwrap();
-        let mut sizes: Sizes = whole;
+    let axes = [
+        (0, "batch"),
+        (1, "heads"),
+        (3, "queries"),
+        (4, "keys"),
+        (5, "head_width"),
+        (6, "value_width"),
+    ];
+    for (place, axis) in axes {
+        let mut sizes: Sizes = [2, 4, 2, 3, 5, 6, 7];
         sizes[place] = 0;
         let [batch, heads, shared, queries, keys, head_width, value_width] = sizes;
         let (query, key) = (

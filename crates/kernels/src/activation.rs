@@ -159,6 +159,48 @@ pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32
     });
 }
 
+/// `before = x` and `x = f(x)`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn activate_keeping<S: Simd>(
+    simd: S,
+    kind: Activation,
+    x: &mut [f32],
+    before: &mut [f32],
+) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &Forward::<KIND>, [], [x, before]);
+    });
+}
+
+/// `x = f(gate) · x`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x: &mut [f32]) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &Gating::<KIND>, [gate], [x]);
+    });
+}
+
+/// `d = d · f'(x)` and `x = f(x)`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn back_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32], d: &mut [f32]) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &Backward::<KIND>, [], [x, d]);
+    });
+}
+
+/// Of `f(gate) · up` with gradient `d`: `gate` and `up` become their gradients, and `d` becomes the product itself.
+#[inline(always)]
+pub(crate) fn back_gated_in_place<S: Simd>(
+    simd: S,
+    kind: Activation,
+    [gate, up]: [&mut [f32]; 2],
+    d: &mut [f32],
+) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &Backward::<KIND>, [], [gate, up, d]);
+    });
+}
+
 /// `dx = dy · f'(x)`.
 ///
 /// # Panics
@@ -194,6 +236,18 @@ pub fn gated_backward(
 
 struct Forward<const KIND: usize>;
 
+impl<const KIND: usize> Step<0, 2, 0> for Forward<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [x, _]: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], x), x], [])
+    }
+}
+
 impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
     #[inline(always)]
     fn step<S: Simd>(
@@ -218,6 +272,21 @@ impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
     }
 }
 
+/// Multiplies what is there with the gate.
+struct Gating<const KIND: usize>;
+
+impl<const KIND: usize> Step<1, 1, 0> for Gating<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [gate]: [S::f32s; 1],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([simd.mul_f32s(value(simd, KINDS[KIND], gate), x)], [])
+    }
+}
+
 impl<const KIND: usize> Step<2, 1, 0> for Forward<KIND> {
     #[inline(always)]
     fn step<S: Simd>(
@@ -231,6 +300,37 @@ impl<const KIND: usize> Step<2, 1, 0> for Forward<KIND> {
 }
 
 struct Backward<const KIND: usize>;
+
+impl<const KIND: usize> Step<0, 2, 0> for Backward<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [x, d]: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
+        let kind = KINDS[KIND];
+        ([value(simd, kind, x), gradient(simd, kind, x, d)], [])
+    }
+}
+
+impl<const KIND: usize> Step<0, 3, 0> for Backward<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [gate, up, d]: [S::f32s; 3],
+    ) -> ([S::f32s; 3], [S::f32s; 0]) {
+        let kind = KINDS[KIND];
+        let opened = value(simd, kind, gate);
+        let dgate = gradient(simd, kind, gate, simd.mul_f32s(d, up));
+        (
+            [dgate, simd.mul_f32s(d, opened), simd.mul_f32s(opened, up)],
+            [],
+        )
+    }
+}
 
 impl<const KIND: usize> Step<2, 1, 0> for Backward<KIND> {
     #[inline(always)]

@@ -26,7 +26,11 @@ const MC: usize = 192;
 /// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
 const KC: usize = 384;
 /// Columns of B that are packed at a time, a multiple of every tile's.
-const NC: usize = 2048;
+const NC: usize = 1024;
+/// The largest depth of B that is packed at a time, in blocks of at most KC: rows of C stay in the second cache meanwhile.
+const DEEP: usize = 4 * KC;
+/// So many results stay in the second cache anyway, and one block of B at a time does too.
+const FEW_RESULTS: usize = 1 << 17;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
 const STRIP: usize = 256;
 
@@ -161,8 +165,8 @@ impl Grid {
         let threads = threads::count();
         // A piece should be worth the trouble. Very large products get two per thread, so that a thread that is held up
         // does not hold up all.
-        let most = rows * columns * depth >> 16;
-        let wanted = if most >= threads << 14 {
+        let most = (rows * columns * depth) >> 16;
+        let wanted = if most >= (threads << 14) {
             2 * threads
         } else {
             threads.min(most)
@@ -176,7 +180,9 @@ impl Grid {
     /// An estimate of time: the tiles of the thread with most pieces, and what its pieces pack.
     fn cost(&self, threads: usize) -> usize {
         let [rows, columns] = self.piece;
-        // In sixteenths of a cycle per unit of depth: a vector of products, and a packed number, take half a cycle.
+        // In sixteenths of a cycle per unit of depth: a vector of products, and a packed number, take half a cycle. Rows
+        // count as packed even where A is read in place: it keeps pieces from lying side by side in short rows, where one
+        // thread's prefetches take the lines that the other writes.
         let piece = rows * columns + 8 * (rows + columns);
         self.pieces().div_ceil(threads) * piece
     }
@@ -240,24 +246,36 @@ impl Piece<'_> {
         let packs_a = self.a.column_stride != 1;
         let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
         let size_of_a = if packs_a { deep * tall } else { 0 };
-        with_scratch(&PACKED, deep * wide + size_of_a, |packed| {
-            let (packed_b, packed_a) = packed.split_at_mut(deep * wide);
+        let results = self.rows.len() * self.columns.len();
+        let deepest = match results > FEW_RESULTS {
+            true => depth.min(DEEP / deep * deep),
+            false => deep,
+        };
+        with_scratch(&PACKED, deepest * wide + size_of_a, |packed| {
+            let (packed_b, packed_a) = packed.split_at_mut(deepest * wide);
             for columns in cut(self.columns.clone(), NC) {
-                for depths in cut(0..depth, deep) {
-                    self.pack_b(depths.clone(), columns.clone(), packed_b);
+                for far in cut(0..depth, deepest) {
+                    let blocks = || cut(far.clone(), deep).zip(0..);
+                    for (depths, block) in blocks() {
+                        let packed_b = &mut packed_b[block * deep * wide..];
+                        self.pack_b(depths, columns.clone(), packed_b);
+                    }
                     for rows in cut(self.rows.clone(), MC) {
-                        let a = match packs_a {
-                            true => self.pack_a(rows.clone(), depths.clone(), packed_a),
-                            false => self.a.view(rows.start, depths.start),
-                        };
-                        self.multiply_block(
-                            rows,
-                            depths.clone(),
-                            columns.clone(),
-                            a,
-                            packed_b,
-                            finish,
-                        );
+                        for (depths, block) in blocks() {
+                            let a = match packs_a {
+                                true => self.pack_a(rows.clone(), depths.clone(), packed_a),
+                                false => self.a.view(rows.start, depths.start),
+                            };
+                            let packed_b = &packed_b[block * deep * wide..];
+                            self.multiply_block(
+                                rows.clone(),
+                                depths,
+                                columns.clone(),
+                                a,
+                                packed_b,
+                                finish,
+                            );
+                        }
                     }
                 }
             }

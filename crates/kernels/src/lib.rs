@@ -13,6 +13,7 @@ pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+pub mod feed_forward;
 pub mod gemm;
 pub mod limits;
 pub mod linear;

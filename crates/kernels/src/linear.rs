@@ -62,12 +62,9 @@ pub fn forward(
             "linear: {name} of {length} numbers for {shape:?}"
         );
     }
+    let before = before.map(|before| Rows::of(before, output));
     let instructions = simd::instructions();
-    let before = before.map(|before| Rows {
-        start: before.as_mut_ptr(),
-        width: output,
-    });
-    let finish = |row: usize, column: usize, values: &mut [f32]| {
+    product(shape, x, weight, y, |row, column, values| {
         // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
         let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
         let kernel = Finish {
@@ -77,9 +74,24 @@ pub fn forward(
             values,
         };
         simd::run(instructions, kernel);
-    };
+    });
+}
+
+/// `x · weightᵀ`, with work on each piece of a row while it is in cache.
+pub(crate) fn product(
+    shape: Shape,
+    x: &[f32],
+    weight: &[f32],
+    y: &mut [f32],
+    finish: impl Fn(usize, usize, &mut [f32]) + Sync,
+) {
+    let Shape {
+        rows,
+        input,
+        output,
+    } = shape;
     if rows <= FEW_ROWS {
-        few_rows(shape, x, weight, y, instructions);
+        few_rows(shape, x, weight, y, simd::instructions());
         for (row, values) in y.chunks_mut(output.max(1)).enumerate() {
             finish(row, 0, values);
         }
@@ -97,7 +109,7 @@ pub fn forward(
 
 /// Rows that tasks write to, each to its own.
 #[derive(Clone, Copy)]
-struct Rows {
+pub(crate) struct Rows {
     start: *mut f32,
     width: usize,
 }
@@ -108,9 +120,21 @@ unsafe impl Send for Rows {}
 unsafe impl Sync for Rows {}
 
 impl Rows {
+    pub(crate) fn of(numbers: &mut [f32], width: usize) -> Self {
+        Self {
+            start: numbers.as_mut_ptr(),
+            width,
+        }
+    }
+
     /// # Safety
-    /// The piece must lie inside the rows, and nobody else may use it.
-    unsafe fn piece<'a>(self, row: usize, column: usize, length: usize) -> &'a mut [f32] {
+    /// The piece must lie inside the rows, which must still be borrowed, and nobody else may use it.
+    pub(crate) unsafe fn piece<'a>(
+        self,
+        row: usize,
+        column: usize,
+        length: usize,
+    ) -> &'a mut [f32] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
     }
@@ -135,10 +159,10 @@ impl WithSimd for Finish<'_> {
         let Some(kind) = self.activation else {
             return;
         };
-        if let Some(before) = self.before {
-            before.copy_from_slice(self.values);
+        match self.before {
+            Some(before) => activation::activate_keeping(simd, kind, self.values, before),
+            None => activation::activate_in_place(simd, kind, self.values),
         }
-        activation::activate_in_place(simd, kind, self.values);
     }
 }
 
@@ -153,10 +177,7 @@ fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions
         y.fill(0.0);
         return;
     }
-    let target = Rows {
-        start: y.as_mut_ptr(),
-        width: output,
-    };
+    let target = Rows::of(y, output);
     // Few and long pieces: the processor reads ahead along each.
     let step = output
         .div_ceil(2 * threads::count())

@@ -163,7 +163,7 @@ pub fn erf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         3.765_158_8e-3,
         5.274_727_6e-2,
         1.903_968_8e-1,
-        1.128_379_1,
+        std::f32::consts::FRAC_2_SQRT_PI,
     ];
     const BELOW: [f32; 6] = [
         3.809_052e-5,

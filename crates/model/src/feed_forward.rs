@@ -1,6 +1,6 @@
 //! Position-wise feed-forward layers: plain (Vaswani et al. 2017) and gated (Shazeer 2020).
 
-use attentive_tensor::{Activation, gated_linear};
+use attentive_tensor::{Activation, feed_forward};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -101,10 +101,13 @@ impl FeedForward {
 
     /// `[…, width]` to `[…, width]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let hidden = match &self.gate {
-            Some(gate) => gated_linear(self.activation, x, gate.operands(), self.up.operands()),
-            None => self.up.forward_activated(x, self.activation),
-        };
-        self.down.forward(hidden)
+        let gate = self.gate.as_ref().map(Linear::operands);
+        feed_forward(
+            self.activation,
+            x,
+            gate,
+            self.up.operands(),
+            self.down.operands(),
+        )
     }
 }

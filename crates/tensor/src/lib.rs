@@ -27,7 +27,7 @@ pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
 pub use device::{DeviceError, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
-pub use linear::{LinearMap, activated_linear, gated_linear, linear, three_linears};
+pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};
 pub use mask::Mask;
 pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
 pub use random::{Purpose, Randomness};

@@ -1,5 +1,5 @@
-//! Linear maps with the weight kept `[output, input]`, as checkpoints store it: alone, with an activation, gated, and
-//! three of one input.
+//! Linear maps with the weight kept `[output, input]`, as checkpoints store it: alone, with an activation, three of one
+//! input, and two or three as a feed-forward layer.
 
 use burn::tensor::Tensor;
 
@@ -48,29 +48,38 @@ pub fn activated_linear<const D: usize>(
     y.reshape(Exactly(dims))
 }
 
-/// `activation(gate(x)) · up(x)` along the last axis of `x`.
+/// A feed-forward layer along the last axis of `x`: `down(activation(gate(x)) · up(x))`, or without a gate
+/// `down(activation(up(x)))`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the weights' input size, the output sizes differ, or a bias is not of its weight's.
-pub fn gated_linear<const D: usize>(
+/// When the last axis of `x` is not the first maps' input size, or what they give does not fit each other or `down`.
+pub fn feed_forward<const D: usize>(
     activation: Activation,
     x: Tensor<D>,
-    gate: LinearMap,
+    gate: Option<LinearMap>,
     up: LinearMap,
+    down: LinearMap,
 ) -> Tensor<D> {
-    let dims = dims_after("gated_linear", &x, &gate);
-    assert_eq!(
-        dims,
-        dims_after("gated_linear", &x, &up),
-        "gated_linear: gate {:?} does not fit up {:?}",
-        gate.0.dims(),
-        up.0.dims()
-    );
+    let hidden = dims_after("feed_forward", &x, &up);
+    if let Some(gate) = &gate {
+        assert_eq!(
+            dims_after("feed_forward", &x, gate),
+            hidden,
+            "feed_forward: gate {:?} does not fit up {:?}",
+            gate.0.dims(),
+            up.0.dims()
+        );
+    }
+    let dims = dims_of("feed_forward", hidden, &down);
     let x = rows(x);
     let y = if fused::has_kernels(&x) {
-        fused::gated_linear(x, gate, up, activation)
+        fused::feed_forward(x, gate, up, down, activation)
     } else {
-        gated(activation, composed(x.clone(), gate), composed(x, up))
+        let hidden = match gate {
+            Some(gate) => gated(activation, composed(x.clone(), gate), composed(x, up)),
+            None => activate(activation, composed(x, up)),
+        };
+        composed(hidden, down)
     };
     y.reshape(Exactly(dims))
 }
@@ -95,12 +104,16 @@ pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Ten
 }
 
 /// The sizes of the result; panics where the operands do not fit.
-fn dims_after<const D: usize>(
+fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, map: &LinearMap) -> [usize; D] {
+    dims_of(operation, x.dims(), map)
+}
+
+/// The sizes after a map of an input with these sizes.
+fn dims_of<const D: usize>(
     operation: &str,
-    x: &Tensor<D>,
+    mut dims: [usize; D],
     (weight, bias): &LinearMap,
 ) -> [usize; D] {
-    let mut dims = x.dims();
     let [output, input] = weight.dims();
     assert_eq!(
         dims[D - 1],

@@ -10,6 +10,7 @@ use crate::micro::{self, Onto, View};
 use crate::pack::pack_panels_with;
 
 /// Rows of a head copied without gaps, each padded with zeros to whole panels.
+#[inline(always)]
 pub(super) fn pack_rows<S: Simd>(
     heads: Heads,
     batch: usize,
@@ -20,8 +21,17 @@ pub(super) fn pack_rows<S: Simd>(
 ) {
     let padded = width.next_multiple_of(micro::columns::<S>());
     for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
-        out[..width].copy_from_slice(heads.row(batch, head, row, width));
-        out[width..].fill(0.0);
+        let row = heads.row(batch, head, row, width);
+        // Vector by vector: rows are short, and a call for each would take longer than the copy.
+        let (vectors, rest) = S::as_simd_f32s(row);
+        let (out, out_rest) = out.split_at_mut(width - rest.len());
+        for (to, from) in S::as_mut_simd_f32s(out).0.iter_mut().zip(vectors) {
+            *to = *from;
+        }
+        if !out_rest.is_empty() {
+            out_rest[..rest.len()].copy_from_slice(rest);
+            out_rest[rest.len()..].fill(0.0);
+        }
     }
 }
 
@@ -185,7 +195,9 @@ impl Seen {
     /// Zeroes the row outside the vectors.
     #[inline(always)]
     pub fn clear_rest(&self, line: &mut [f32], count: usize) {
-        line[..self.start].fill(0.0);
+        if self.start > 0 {
+            line[..self.start].fill(0.0);
+        }
         if self.end < count {
             line[self.end..count].fill(0.0);
         }

@@ -25,16 +25,25 @@ pub(crate) fn linear(
     ))
 }
 
-/// `activation(x · gateᵀ + bias) · (x · upᵀ + bias)` of rows.
-pub(crate) fn gated_linear(x: Tensor<2>, gate: Map, up: Map, kind: Activation) -> Tensor<2> {
-    let none = absent(&x.device());
-    let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| none.clone()).into_dispatch();
-    Tensor::from_dispatch(Dispatch::fused_gated_linear(
+/// `down(activation(gate(x)) · up(x))` of rows, or without a gate `down(activation(up(x)))`.
+pub(crate) fn feed_forward(
+    x: Tensor<2>,
+    gate: Option<Map>,
+    up: Map,
+    down: Map,
+    kind: Activation,
+) -> Tensor<2> {
+    let device = x.device();
+    let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| absent(&device)).into_dispatch();
+    let gate = gate.unwrap_or_else(|| (absent(&device), None));
+    Tensor::from_dispatch(Dispatch::fused_feed_forward(
         x.into_dispatch(),
         gate.0.into_dispatch(),
         bias(gate.1),
         up.0.into_dispatch(),
         bias(up.1),
+        down.0.into_dispatch(),
+        bias(down.1),
         kind,
     ))
 }

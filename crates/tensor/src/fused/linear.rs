@@ -1,4 +1,4 @@
-//! Linear maps: alone, with an activation, gated, and several of one input.
+//! Linear maps: alone, with an activation, and several of one input.
 
 use attentive_kernels::Onto;
 use attentive_kernels::activation as kernels;
@@ -17,7 +17,7 @@ use crate::Activation;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
-fn shape(x: &FlexTensor, weight: &FlexTensor) -> Shape {
+pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> Shape {
     let (rows, input) = rows_and_width(x);
     let output = weight.layout().shape()[0];
     Shape {
@@ -57,29 +57,16 @@ pub(super) fn activated(
     (tensor(y, sizes), before.map(|before| tensor(before, sizes)))
 }
 
-/// `activation(x · gateᵀ) · (x · upᵀ)`, and the two products.
-pub(super) fn gated(
-    x: &FlexTensor,
-    [gate, gate_bias]: [&FlexTensor; 2],
-    [up, up_bias]: [&FlexTensor; 2],
-    kind: Activation,
-) -> [FlexTensor; 3] {
-    let (gate, up) = (forward(x, gate, gate_bias), forward(x, up, up_bias));
-    let mut y = buffer(numbers(&gate).len());
-    kernels::gated(kernel(kind), numbers(&gate), numbers(&up), &mut y);
-    [tensor(y, gate.layout().shape().clone()), gate, up]
-}
-
 /// One map on the way back: what it was applied to is shared, its own operands and who wants their gradients are here.
-struct Map<'a> {
-    weight: &'a FlexTensor,
+pub(super) struct Map<'a> {
+    pub weight: &'a FlexTensor,
     /// Of weight and bias.
-    parents: [Option<NodeId>; 2],
+    pub parents: [Option<NodeId>; 2],
 }
 
 impl Map<'_> {
     /// Registers the gradients of weight and bias, and adds that of the input to `dx`.
-    fn backward(
+    pub(super) fn backward(
         &self,
         x: &FlexTensor,
         dy: FlexTensor,
@@ -128,7 +115,7 @@ impl Map<'_> {
 }
 
 /// The backward passes of maps of one input: the gradients of the input are added up inside the products.
-fn backward_of_maps<'a>(
+pub(super) fn backward_of_maps<'a>(
     x: FlexTensor,
     parent: Option<NodeId>,
     maps: impl IntoIterator<Item = (Map<'a>, FlexTensor)>,
@@ -202,71 +189,6 @@ impl Backward<Flex, 3> for Linear {
             parents: [weight_parent, bias_parent],
         };
         backward_of_maps(x, parent, [(map, dy)], gradients);
-    }
-}
-
-pub(super) fn gated_tracked<C: CheckpointStrategy>(
-    x: Tracked<C>,
-    [gate, gate_bias]: [Tracked<C>; 2],
-    [up, up_bias]: [Tracked<C>; 2],
-    kind: Activation,
-) -> Tracked<C> {
-    let (x, x_node) = x.into_parts();
-    let x = dense(&x);
-    let ((gate, gate_node), (gate_bias, gate_bias_node)) =
-        (gate.into_parts(), gate_bias.into_parts());
-    let ((up, up_node), (up_bias, up_bias_node)) = (up.into_parts(), up_bias.into_parts());
-    let (gate, up) = (dense(&gate), dense(&up));
-    let [output, gate_product, up_product] = gated(&x, [&gate, &gate_bias], [&up, &up_bias], kind);
-    let nodes = [x_node, gate_node, gate_bias_node, up_node, up_bias_node];
-    record::<C, _, 5>(Gated(kind), nodes, output, || SavedGated {
-        x,
-        weights: [gate, up],
-        products: [gate_product, up_product],
-    })
-}
-
-#[derive(Debug)]
-struct Gated(Activation);
-
-#[derive(Clone, Debug)]
-struct SavedGated {
-    x: FlexTensor,
-    weights: [FlexTensor; 2],
-    products: [FlexTensor; 2],
-}
-
-impl Backward<Flex, 5> for Gated {
-    type State = SavedGated;
-
-    fn backward(self, ops: Ops<SavedGated, 5>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let SavedGated {
-            x,
-            weights,
-            products: [gate, up],
-        } = ops.state;
-        let count = numbers(&dy).len();
-        let (mut dgate, mut dup) = (buffer(count), buffer(count));
-        kernels::gated_backward(
-            kernel(self.0),
-            numbers(&gate),
-            numbers(&up),
-            numbers(&dy),
-            &mut dgate,
-            &mut dup,
-        );
-        let shape = dy.layout().shape().clone();
-        recycle([dy, gate, up]);
-        let [parent, gate_weight, gate_bias, up_weight, up_bias] =
-            ops.parents.map(|it| it.map(|it| it.id));
-        let parents = [[gate_weight, gate_bias], [up_weight, up_bias]];
-        let slopes = [dgate, dup].map(|slopes| tensor(slopes, shape.clone()));
-        let maps = weights
-            .iter()
-            .zip(parents)
-            .map(|(weight, parents)| Map { weight, parents });
-        backward_of_maps(x, parent, maps.zip(slopes), gradients);
     }
 }
 

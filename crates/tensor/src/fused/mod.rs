@@ -14,6 +14,7 @@ mod calls;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod feed_forward;
 mod linear;
 mod norm;
 mod outputs;
@@ -47,13 +48,16 @@ pub(crate) trait FusedOps: Backend {
         activation: MaybeActivation,
     ) -> FloatTensor<Self>;
 
-    /// `activation(x · gateᵀ + gate_bias) · (x · upᵀ + up_bias)` of rows.
-    fn fused_gated_linear(
+    /// `down(activation(gate(x)) · up(x))` of rows, or without a gate `down(activation(up(x)))`.
+    #[allow(clippy::too_many_arguments)]
+    fn fused_feed_forward(
         x: FloatTensor<Self>,
         gate: FloatTensor<Self>,
         gate_bias: FloatTensor<Self>,
         up: FloatTensor<Self>,
         up_bias: FloatTensor<Self>,
+        down: FloatTensor<Self>,
+        down_bias: FloatTensor<Self>,
         kind: Activation,
     ) -> FloatTensor<Self>;
 
@@ -140,16 +144,19 @@ impl FusedOps for Flex {
         y
     }
 
-    fn fused_gated_linear(
+    fn fused_feed_forward(
         x: FlexTensor,
         gate: FlexTensor,
         gate_bias: FlexTensor,
         up: FlexTensor,
         up_bias: FlexTensor,
+        down: FlexTensor,
+        down_bias: FlexTensor,
         kind: Activation,
     ) -> FlexTensor {
-        let [y, gate, up] = linear::gated(&x, [&gate, &gate_bias], [&up, &up_bias], kind);
-        recycle([x, gate, up]);
+        let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
+        let (y, _) = feed_forward::forward(&x, &operands, kind, false);
+        recycle([x]);
         y
     }
 
@@ -252,15 +259,18 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         linear::tracked::<C>(x, weight, bias, activation.0)
     }
 
-    fn fused_gated_linear(
+    fn fused_feed_forward(
         x: FloatTensor<Self>,
         gate: FloatTensor<Self>,
         gate_bias: FloatTensor<Self>,
         up: FloatTensor<Self>,
         up_bias: FloatTensor<Self>,
+        down: FloatTensor<Self>,
+        down_bias: FloatTensor<Self>,
         kind: Activation,
     ) -> FloatTensor<Self> {
-        linear::gated_tracked::<C>(x, [gate, gate_bias], [up, up_bias], kind)
+        let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
+        feed_forward::tracked::<C>(x, operands, kind)
     }
 
     fn fused_three_linears(

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
     Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, Scores, activate,
-    activated_linear, add, attention, cross_entropy, dropout, embedding, gated, gated_linear,
+    activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward, gated,
     linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
@@ -104,9 +104,20 @@ fn several_maps_of_one_input() {
     );
     for kind in ACTIVATIONS {
         check(
-            &format!("gated linear, {kind:?}"),
-            [[7, 5], [9, 5], [9, 5], [1, 9]],
-            |[x, gate, up, bias], _| gated_linear(kind, x, (gate, Some(row(bias))), (up, None)),
+            &format!("plain feed-forward, {kind:?}"),
+            [[7, 5], [9, 5], [1, 9], [4, 9], [1, 4]],
+            |[x, up, up_bias, down, bias], _| {
+                let (up, down) = ((up, Some(row(up_bias))), (down, Some(row(bias))));
+                feed_forward(kind, x, None, up, down)
+            },
+        );
+        check(
+            &format!("gated feed-forward, {kind:?}"),
+            [[7, 5], [9, 5], [1, 9], [9, 5], [4, 9]],
+            |[x, gate, bias, up, down], _| {
+                let gate = (gate, Some(row(bias)));
+                feed_forward(kind, x, Some(gate), (up, None), (down, None))
+            },
         );
         check(
             &format!("linear, then {kind:?}"),

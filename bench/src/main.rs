@@ -4,6 +4,7 @@
 
 mod limits;
 mod models;
+mod twins;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     for work in std::env::args().skip(1) {
         match work.as_str() {
             "limits" => limits::measure(),
+            "twins" => twins::measure(),
             "train_gpt" => models::train(&work, [6, 384, 6, 256, 8], 8),
             "train_tiny" => models::train(&work, [4, 128, 4, 64, 12], 60),
             "prefill" => models::prefill(&work),

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::{cargo, python, root};
+use crate::{cargo, performance, python, root};
 
-/// Every work item, and its floating-point operations or bytes read, where a limit can be told.
+/// Every work item.
 const WORK: &[&str] = &[
     "train_gpt",
     "train_tiny",
@@ -19,14 +19,17 @@ const WORK: &[&str] = &[
     "prefill",
     "decode",
     "encoder",
+    "twins",
 ];
 
-/// What a run measured: least and middle time in milliseconds, peak memory in megabytes.
+/// What a run measured: least and middle time in milliseconds, peak memory in megabytes, page faults.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     least: f64,
     middle: f64,
     peak: f64,
+    /// Pages asked for per repeat; only our side tells.
+    faults: f64,
 }
 
 /// `cargo xtask bench [WORK…] [--rounds N] [--json FILE]`
@@ -42,9 +45,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if let Err(error) = &peer {
         println!("without PyTorch, because {error:#}; measuring us alone");
     }
-    let limits = limits(&ours)?;
+    let mut limits = limits(&ours)?;
+    let whole = work.len() == WORK.len();
     let mut table = Table::default();
+    let mut twins = Vec::new();
     for work in &work {
+        if work == "twins" {
+            println!("kernels and their naive twins");
+            twins = lines(Command::new(&ours).arg(work))?;
+            continue;
+        }
         for round in 0..rounds {
             println!("{work}, round {} of {rounds}", round + 1);
             table.add(Side::Ours, lines(Command::new(&ours).arg(work))?);
@@ -56,7 +66,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
             }
         }
     }
-    table.print(&limits);
+    // Once more at the end: a machine that was disturbed at the start would seem to have lower limits.
+    limits.raise(&self::limits(&ours)?);
+    let mut tables = table.text(&limits);
+    if !twins.is_empty() {
+        tables.push_str(&text_of_twins(&twins));
+    }
+    println!("\n{tables}");
+    if whole && let Ok((python, _)) = &peer {
+        performance::write(&tables, Some(python))?;
+    }
     if let Some(path) = json_path {
         std::fs::write(&path, table.json(&limits).to_string())
             .with_context(|| path.display().to_string())?;
@@ -145,6 +164,12 @@ fn limits(ours: &Path) -> Result<Limits> {
 }
 
 impl Limits {
+    fn raise(&mut self, other: &Self) {
+        let most = |a: &mut f64, b: f64| *a = a.max(b);
+        most(&mut self.operations_per_second, other.operations_per_second);
+        most(&mut self.bytes_per_second, other.bytes_per_second);
+    }
+
     /// The least time a measurement could take, in milliseconds; none where no limit is known.
     fn least_milliseconds(&self, work: &str) -> Option<f64> {
         // Multiplications and additions of the products, in 10^9; causal attention meets half of the pairs.
@@ -193,11 +218,13 @@ impl Table {
                 least: number("min_ms"),
                 middle: number("median_ms"),
                 peak: number("peak_mb"),
+                faults: number("page_faults"),
             };
             let held = self.0.entry((work, side)).or_insert(new);
             held.least = held.least.min(new.least);
             held.middle = held.middle.min(new.middle);
             held.peak = held.peak.min(new.peak);
+            held.faults = held.faults.min(new.faults);
         }
     }
 
@@ -211,44 +238,42 @@ impl Table {
             })
     }
 
-    fn print(&self, limits: &Limits) {
-        println!(
-            "\n| {:24} | {:>9} | {:>9} | {:>9} | {:>6} | {:>7} | {:>7} | {:>8} | {:>10} |",
-            "work",
-            "least ms",
-            "middle",
-            "PyTorch",
-            "ratio",
-            "MB",
-            "PyTorch",
-            "of limit",
-            "PyTorch's"
+    /// In Markdown.
+    fn text(&self, limits: &Limits) -> String {
+        let mut text = format!(
+            "The machine's limits: {:.0} GFLOP/s, {:.1} GB/s read.\n\n\
+             | work | ours, least ms | middle | PyTorch, least ms | ratio | ours, MB | PyTorch, MB | ours, of the limit | PyTorch, of the limit | page faults |\n\
+             |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+            limits.operations_per_second / 1e9,
+            limits.bytes_per_second / 1e9
         );
-        println!("|{}", "---|".repeat(9));
         for (work, ours, peer) in self.rows() {
+            let cell = |value: Option<f64>, digits: usize| match value {
+                Some(value) => format!("{value:.digits$}"),
+                None => "–".to_owned(),
+            };
             let share = |time: f64| {
-                limits
-                    .least_milliseconds(work)
-                    .map_or(f64::NAN, |least| least / time)
+                let least = limits.least_milliseconds(work)?;
+                Some(100.0 * least / time)
             };
-            let (time, peak, ratio, peer_share) = match peer {
-                Some(peer) => (
-                    peer.least,
-                    peer.peak,
-                    ours.least / peer.least,
-                    share(peer.least),
-                ),
-                None => (f64::NAN, f64::NAN, f64::NAN, f64::NAN),
+            let percent = |value: Option<f64>| match value {
+                Some(value) => format!("{value:.0} %"),
+                None => "–".to_owned(),
             };
-            println!(
-                "| {work:24} | {:9.2} | {:9.2} | {time:9.2} | {ratio:6.2} | {:7.0} | {peak:7.0} | {:7.0}% | {:9.0}% |",
+            text.push_str(&format!(
+                "| `{work}` | {:.2} | {:.2} | {} | {} | {:.0} | {} | {} | {} | {:.0} |\n",
                 ours.least,
                 ours.middle,
+                cell(peer.map(|it| it.least), 2),
+                cell(peer.map(|it| ours.least / it.least), 2),
                 ours.peak,
-                100.0 * share(ours.least),
-                100.0 * peer_share,
-            );
+                cell(peer.map(|it| it.peak), 0),
+                percent(share(ours.least)),
+                percent(peer.and_then(|it| share(it.least))),
+                ours.faults,
+            ));
         }
+        text
     }
 
     fn json(&self, limits: &Limits) -> Value {
@@ -265,4 +290,20 @@ impl Table {
         });
         Value::Array(rows.collect())
     }
+}
+
+/// In Markdown: kernels beside their naive twins.
+fn text_of_twins(lines: &[Value]) -> String {
+    let mut text = "\n| kernel | ours, least ms | naive twin, least ms | twin over ours |\n|---|--:|--:|--:|\n".to_owned();
+    for line in lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
+        let (ours, twin) = (number("min_ms"), number("twin_min_ms"));
+        let name = line["work"].as_str().unwrap_or_default();
+        let name = name.trim_start_matches("twin_");
+        text.push_str(&format!(
+            "| {name} | {ours:.3} | {twin:.2} | {:.0} |\n",
+            twin / ours
+        ));
+    }
+    text
 }

@@ -2,6 +2,7 @@
 //! fixtures.
 
 mod bench;
+mod performance;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -11,7 +12,8 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask TASK
   check     formatting, clippy, all tests, documentation, and that the crates' arrows are those of ARCHITECTURE.md
-  bench     [WORK…] [--rounds N] [--json FILE]: us and PyTorch interleaved (same venv), with the machine's limits
+  bench     [WORK…] [--rounds N] [--json FILE]: us and PyTorch interleaved (same venv), with the machine's limits, and
+            our kernels beside their naive twins; a run of everything is written to docs/performance.md
   goldens   remake fixtures/ with PyTorch and transformers (makes reference/.venv from PyPI; needs python3)";
 
 fn main() -> ExitCode {

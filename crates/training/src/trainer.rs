@@ -21,13 +21,16 @@ pub struct Trainer {
     folder: RunFolder,
     data: Data,
     device: Device,
-    model: LanguageModel,
+    /// There is one, but inside an update.
+    model: Option<LanguageModel>,
     optimizer: AdamW,
     state: State,
     metrics: MetricsFile,
     /// Held while the run lives, so that no second process trains in its folder.
     _lock: File,
 }
+
+const BETWEEN_STEPS: &str = "there is a model between steps";
 
 /// How a run ended.
 #[derive(Clone, Debug)]
@@ -92,7 +95,7 @@ impl Trainer {
             folder,
             data,
             device,
-            model,
+            model: Some(model),
             optimizer,
             state,
             metrics,
@@ -105,7 +108,11 @@ impl Trainer {
 
     /// The model as it is now, ready for use.
     pub fn model(&self) -> LanguageModel {
-        self.model.valid()
+        self.current().valid()
+    }
+
+    fn current(&self) -> &LanguageModel {
+        self.model.as_ref().expect(BETWEEN_STEPS)
     }
 
     /// The data of the run.
@@ -131,7 +138,7 @@ impl Trainer {
         tell(Event::Started {
             step: self.state.step,
             steps,
-            parameters: self.model.num_params(),
+            parameters: self.current().num_params(),
             training_tokens: tokens.training.len(),
             held_out_tokens: tokens.held_out.len(),
             unigram_entropy,
@@ -187,8 +194,10 @@ impl Trainer {
             );
             let batch = recipe.objective.prepare(&windows, &self.device);
             let mut randomness = Randomness::new(Purpose::Dropout, recipe.seed, number);
-            let value = recipe.objective.loss(&self.model, batch, &mut randomness);
-            let gradients = Gradients::of(&value, &self.model);
+            let value = recipe
+                .objective
+                .loss(self.current(), batch, &mut randomness);
+            let gradients = Gradients::of(&value, self.current());
             loss += f64::from(value.into_scalar::<f32>()) / passes as f64;
             sum = Some(match sum {
                 Some(sum) => sum.plus(gradients),
@@ -205,7 +214,9 @@ impl Trainer {
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;
         let tokens = passes * recipe.training.batch * recipe.model.length;
-        self.model = self.optimizer.update(self.model.clone(), gradients, factor);
+        // Taken out, so that nobody else holds the weights and they are updated in place.
+        let model = self.model.take().expect(BETWEEN_STEPS);
+        self.model = Some(self.optimizer.update(model, gradients, factor));
         self.state.step += 1;
         let step = self.state.step;
         self.metrics.add(&Metric::Step {
@@ -231,7 +242,7 @@ impl Trainer {
         let best = self.state.best.is_none_or(|(loss, _)| held_out_loss < loss);
         if best {
             self.state.best = Some((held_out_loss, step));
-            checkpoint::save_weights(&self.folder.best(), &self.model)?;
+            checkpoint::save_weights(&self.folder.best(), self.current())?;
         }
         self.metrics.add(&Metric::Evaluation {
             step,
@@ -274,7 +285,7 @@ impl Trainer {
             training.evaluation_windows,
             self.recipe.model.length,
         );
-        let model = self.model.valid();
+        let model = self.current().valid();
         let device = self.device.clone().inner();
         let mut sum = 0.0;
         for chunk in windows.chunks(training.batch) {
@@ -288,9 +299,9 @@ impl Trainer {
     /// Saves the model for use and the state for resuming. The state comes last: what it says is then on disk.
     fn save(&mut self) -> Result<(), TrainingError> {
         self.metrics.flush()?;
-        checkpoint::save_weights(self.folder.path(), &self.model)?;
+        checkpoint::save_weights(self.folder.path(), self.current())?;
         let path = self.folder.state_path();
-        self.state.save(&path, &self.model, &self.optimizer)?;
+        self.state.save(&path, self.current(), &self.optimizer)?;
         Ok(())
     }
 

@@ -1,16 +1,16 @@
 //! The backward pass: the weights are made again, tile by tile, from the saved log-sums. Dao et al. 2022.
 
+mod row;
+
 use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::scores::{
-    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
-    union,
-};
+use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels, union};
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
+use crate::linear::dot;
 use crate::micro::{self, View};
 use crate::simd;
 use crate::threads;
@@ -269,7 +269,7 @@ impl WithSimd for Group<'_> {
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
-            write_rows(
+            write_rows::<S>(
                 out.key,
                 out.key_strides,
                 [batch, shared],
@@ -278,7 +278,7 @@ impl WithSimd for Group<'_> {
                 head_width,
                 width,
             );
-            write_rows(
+            write_rows::<S>(
                 out.value,
                 out.value_strides,
                 [batch, shared],
@@ -341,7 +341,7 @@ impl Group<'_> {
         for (query, mean) in buffers.means.iter_mut().enumerate() {
             let context = self.context.row(batch, head, query, value_width);
             let upstream = self.upstream.row(batch, head, query, value_width);
-            *mean = context.iter().zip(upstream).map(|(a, b)| a * b).sum();
+            *mean = dot(simd, context, upstream);
         }
         buffers.query_sums.fill(0.0);
         // Tiles of keys outside, blocks of queries inside: the sums of a tile's keys and values stay in cache.
@@ -365,7 +365,7 @@ impl Group<'_> {
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
-            write_rows(
+            write_rows::<S>(
                 out.query,
                 out.query_strides,
                 [batch, head],
@@ -480,92 +480,14 @@ impl Group<'_> {
             );
         }
     }
-
-    /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    fn row<S: Simd>(
-        &self,
-        simd: S,
-        at: [usize; 3],
-        tile: usize,
-        count: usize,
-        weights: &mut [f32],
-        slopes: &mut [f32],
-        mean: f32,
-    ) {
-        let number = self.shape.row(at[0], at[1], at[2]);
-        let log_sum = self.log_sums[number];
-        let range = self.options.mask.range(self.shape, at[0], at[2]);
-        let seen = Seen::new::<S>(range, tile, count);
-        if seen.is_empty() || log_sum == f32::NEG_INFINITY {
-            weights[..count].fill(0.0);
-            slopes[..count].fill(0.0);
-            return;
-        }
-        seen.clear_rest(weights, count);
-        seen.clear_rest(slopes, count);
-        let factor = prepare_row(weights, &seen, self.options, self.shape, at, tile);
-        let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-log_sum));
-        let scale = self.options.scale;
-        if self.options.dropout.is_none() && self.out.bias.is_none() {
-            let (middle, scale) = (simd.splat_f32s(mean), simd.splat_f32s(scale));
-            let rows = seen.vectors::<S>(weights).iter_mut();
-            for (weight, slope) in rows.zip(seen.vectors::<S>(slopes)) {
-                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
-                let scaled = simd.mul_f32s(*weight, scale);
-                *slope = simd.mul_f32s(scaled, simd.sub_f32s(*slope, middle));
-            }
-        } else {
-            for weight in seen.vectors::<S>(weights) {
-                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
-            }
-            let from = tile + seen.from;
-            let inside = seen.from..seen.to;
-            let (weights, slopes) = (&mut weights[inside.clone()], &mut slopes[inside]);
-            self.drop_row(simd, number, from, weights, slopes, mean);
-            if let Some(bias) = self.out.bias {
-                // SAFETY: `backward` checked the size, and no other task has this row.
-                let out = unsafe {
-                    let start = bias.add(number * self.shape.keys + from);
-                    std::slice::from_raw_parts_mut(start, slopes.len())
-                };
-                out.copy_from_slice(slopes);
-            }
-            for slope in slopes {
-                *slope *= scale;
-            }
-        }
-        // A weight of zero does not undo a slope that is infinite or none.
-        seen.fill_vectors(slopes, 0.0);
-    }
-
-    /// Slopes of scores before their scale, and weights after dropout, if there is any.
-    #[inline(always)]
-    fn drop_row<S: Simd>(
-        &self,
-        simd: S,
-        number: usize,
-        from: usize,
-        weights: &mut [f32],
-        slopes: &mut [f32],
-        mean: f32,
-    ) {
-        let mut factors = [1f32; KEYS];
-        let factors = &mut factors[..weights.len()];
-        dropout_factors(simd, self.options, self.shape, number, from, factors);
-        for ((weight, slope), factor) in weights.iter_mut().zip(slopes).zip(factors) {
-            *slope = *weight * (*slope * *factor - mean);
-            *weight *= *factor;
-        }
-    }
 }
 
 /// Writes padded rows to where a head's rows stand.
 ///
 /// # Safety
 /// The rows of the head must lie inside the memory, and nobody else may use them.
-unsafe fn write_rows(
+#[inline(always)]
+unsafe fn write_rows<S: Simd>(
     start: *mut f32,
     strides: Strides,
     [batch, head]: [usize; 2],
@@ -579,6 +501,6 @@ unsafe fn write_rows(
         let to = unsafe {
             std::slice::from_raw_parts_mut(start.add(strides.at(batch, head, row)), width)
         };
-        to.copy_from_slice(&sums[row * padded..row * padded + width]);
+        copy_row::<S>(&sums[row * padded..row * padded + width], to);
     }
 }

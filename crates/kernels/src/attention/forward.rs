@@ -8,7 +8,7 @@ use pulp::{Simd, WithSimd};
 use super::few::{self, Lines};
 use super::scores::{
     Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
-    union,
+    scale_row_into, union,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
@@ -260,7 +260,7 @@ impl Head<'_> {
                 padded,
             );
         }
-        self.finish(block, &largest, &totals, sums, padded);
+        self.finish(simd, block, &largest, &totals, sums, padded);
     }
 
     /// The scores of a block of queries with a tile of keys.
@@ -353,8 +353,9 @@ impl Head<'_> {
     }
 
     #[inline(always)]
-    fn finish(
+    fn finish<S: Simd>(
         &self,
+        simd: S,
         block: Range<usize>,
         largest: &[f32],
         totals: &[f32],
@@ -375,9 +376,8 @@ impl Head<'_> {
                 let start = self.out.strides.at(self.batch, self.head, query);
                 std::slice::from_raw_parts_mut(self.out.context.add(start), width)
             };
-            for (to, sum) in to.iter_mut().zip(&sums[row * padded..]) {
-                *to = sum * factor;
-            }
+            let sums = &sums[row * padded..row * padded + width];
+            scale_row_into(simd, sums, factor, to);
         }
     }
 }

@@ -22,16 +22,37 @@ pub(super) fn pack_rows<S: Simd>(
     let padded = width.next_multiple_of(micro::columns::<S>());
     for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
         let row = heads.row(batch, head, row, width);
-        // Vector by vector: rows are short, and a call for each would take longer than the copy.
-        let (vectors, rest) = S::as_simd_f32s(row);
-        let (out, out_rest) = out.split_at_mut(width - rest.len());
-        for (to, from) in S::as_mut_simd_f32s(out).0.iter_mut().zip(vectors) {
-            *to = *from;
+        copy_row::<S>(row, &mut out[..width]);
+        if width < padded {
+            out[width..].fill(0.0);
         }
-        if !out_rest.is_empty() {
-            out_rest[..rest.len()].copy_from_slice(rest);
-            out_rest[rest.len()..].fill(0.0);
-        }
+    }
+}
+
+/// Copies a row, vector by vector: rows are short, and a call for each would take longer than the copy.
+#[inline(always)]
+pub(super) fn copy_row<S: Simd>(from: &[f32], to: &mut [f32]) {
+    let (vectors, rest) = S::as_simd_f32s(from);
+    let (to, to_rest) = S::as_mut_simd_f32s(to);
+    for (to, from) in to.iter_mut().zip(vectors) {
+        *to = *from;
+    }
+    for (to, from) in to_rest.iter_mut().zip(rest) {
+        *to = *from;
+    }
+}
+
+/// Copies a row, times a factor.
+#[inline(always)]
+pub(super) fn scale_row_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
+    let (vectors, rest) = S::as_simd_f32s(from);
+    let (to, to_rest) = S::as_mut_simd_f32s(to);
+    let factors = simd.splat_f32s(factor);
+    for (to, from) in to.iter_mut().zip(vectors) {
+        *to = simd.mul_f32s(*from, factors);
+    }
+    for (to, from) in to_rest.iter_mut().zip(rest) {
+        *to = *from * factor;
     }
 }
 

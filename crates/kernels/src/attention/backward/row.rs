@@ -1,0 +1,89 @@
+//! One row of a tile: from scores to weights, and from slopes of weights to slopes of scores.
+
+use pulp::Simd;
+
+use super::super::KEYS;
+use super::super::scores::{Seen, dropout_factors, prepare_row};
+use super::Group;
+use crate::simd;
+
+impl Group<'_> {
+    /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn row<S: Simd>(
+        &self,
+        simd: S,
+        at: [usize; 3],
+        tile: usize,
+        count: usize,
+        weights: &mut [f32],
+        slopes: &mut [f32],
+        mean: f32,
+    ) {
+        let number = self.shape.row(at[0], at[1], at[2]);
+        let log_sum = self.log_sums[number];
+        let range = self.options.mask.range(self.shape, at[0], at[2]);
+        let seen = Seen::new::<S>(range, tile, count);
+        if seen.is_empty() || log_sum == f32::NEG_INFINITY {
+            weights[..count].fill(0.0);
+            slopes[..count].fill(0.0);
+            return;
+        }
+        seen.clear_rest(weights, count);
+        seen.clear_rest(slopes, count);
+        let factor = prepare_row(weights, &seen, self.options, self.shape, at, tile);
+        let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-log_sum));
+        let scale = self.options.scale;
+        if self.options.dropout.is_none() && self.out.bias.is_none() {
+            let (middle, scale) = (simd.splat_f32s(mean), simd.splat_f32s(scale));
+            let rows = seen.vectors::<S>(weights).iter_mut();
+            for (weight, slope) in rows.zip(seen.vectors::<S>(slopes)) {
+                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
+                let scaled = simd.mul_f32s(*weight, scale);
+                *slope = simd.mul_f32s(scaled, simd.sub_f32s(*slope, middle));
+            }
+        } else {
+            for weight in seen.vectors::<S>(weights) {
+                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
+            }
+            let from = tile + seen.from;
+            let inside = seen.from..seen.to;
+            let (weights, slopes) = (&mut weights[inside.clone()], &mut slopes[inside]);
+            self.drop_row(simd, number, from, weights, slopes, mean);
+            if let Some(bias) = self.out.bias {
+                // SAFETY: `backward` checked the size, and no other task has this row.
+                let out = unsafe {
+                    let start = bias.add(number * self.shape.keys + from);
+                    std::slice::from_raw_parts_mut(start, slopes.len())
+                };
+                out.copy_from_slice(slopes);
+            }
+            for slope in slopes {
+                *slope *= scale;
+            }
+        }
+        // A weight of zero does not undo a slope that is infinite or none.
+        seen.fill_vectors(slopes, 0.0);
+    }
+
+    /// Slopes of scores before their scale, and weights after dropout, if there is any.
+    #[inline(always)]
+    fn drop_row<S: Simd>(
+        &self,
+        simd: S,
+        number: usize,
+        from: usize,
+        weights: &mut [f32],
+        slopes: &mut [f32],
+        mean: f32,
+    ) {
+        let mut factors = [1f32; KEYS];
+        let factors = &mut factors[..weights.len()];
+        dropout_factors(simd, self.options, self.shape, number, from, factors);
+        for ((weight, slope), factor) in weights.iter_mut().zip(slopes).zip(factors) {
+            *slope = *weight * (*slope * *factor - mean);
+            *weight *= *factor;
+        }
+    }
+}

@@ -126,11 +126,34 @@ def linears() -> Iterator[Case]:
         for name, x, output, bias in [("bias", (2, 5, 7), 9, True), ("plain", (7, 3), 17, False), ("row", (1, 5), 33, True)]:
             name = f"activated_linear.{kind}.{name}"
             yield linear(name, "activated_linear", x, output, bias, settings, function)
-        yield gated_linear(f"gated_linear.{kind}.biases", kind, (2, 5, 7), 9, ["gate", "up"])
-        yield gated_linear(f"gated_linear.{kind}.plain", kind, (7, 3), 17, [])
-    yield gated_linear("gated_linear.silu.gate_bias", "silu", (5, 5), 33, ["gate"])
-    yield gated_linear("gated_linear.silu.up_bias", "silu", (1, 5), 31, ["up"])
-    yield gated_linear("gated_linear.gelu.one_number", "gelu", (1, 1), 1, ["gate", "up"])
+        for gated, title in [(False, "plain"), (True, "gated")]:
+            name = f"feed_forward.{title}.{kind}"
+            first = ["gate", "up"] if gated else ["up"]
+            yield feed_forward(f"{name}.biases", kind, (2, 5, 7), 9, 5, gated, [*first, "down"])
+            yield feed_forward(f"{name}.no_biases", kind, (7, 3), 17, 2, gated, [])
+            yield feed_forward(f"{name}.one_row", kind, (1, 5), 33, 7, gated, first)
+            yield feed_forward(f"{name}.one_number", kind, (1, 1), 1, 1, gated, [*first, "down"])
+    # Every other choice of biases, around the few rows and the tiles of the two products.
+    for name, x, hidden, output, biases in [
+        ("few_rows", (4, 17), 9, 31, ["up"]),
+        ("one_more_than_few", (5, 5), 31, 17, ["down"]),
+        ("one_tile", (6, 16), 32, 16, ["up", "down"]),
+        ("past_a_tile", (7, 5), 33, 17, ["up"]),
+        ("one_hidden", (5, 7), 1, 3, ["up", "down"]),
+        ("one_input", (3, 5, 1), 7, 11, ["down"]),
+        ("one_output", (2, 3, 13), 11, 1, ["up", "down"]),
+    ]:
+        yield feed_forward(f"feed_forward.plain.gelu.{name}", "gelu", x, hidden, output, False, biases)
+    for name, x, hidden, output, biases in [
+        ("few_rows", (4, 17), 9, 31, ["gate"]),
+        ("one_more_than_few", (5, 5), 31, 17, ["up"]),
+        ("one_tile", (6, 16), 32, 16, ["down"]),
+        ("past_a_tile", (7, 5), 33, 17, ["gate", "down"]),
+        ("one_hidden", (5, 7), 1, 3, ["up", "down"]),
+        ("one_input", (3, 5, 1), 7, 11, ["gate", "up"]),
+        ("one_output", (2, 3, 13), 11, 1, ["gate", "up", "down"]),
+    ]:
+        yield feed_forward(f"feed_forward.gated.silu.{name}", "silu", x, hidden, output, True, biases)
     yield three_linears("three_linears.plain", (7, 5), (9, 9, 9), [])
     yield three_linears("three_linears.biases", (2, 3, 11), (8, 8, 8), [0, 1, 2])
     yield three_linears("three_linears.grouped", (2, 5, 8), (12, 4, 4), [0, 2])
@@ -151,14 +174,17 @@ def linear(name: str, operation: str, x: tuple, output: int, bias: bool, setting
     return Case(name, operation, draw(name, shapes), mapped, settings)
 
 
-def gated_linear(name: str, kind: str, x: tuple, output: int, biases: list[str]) -> Case:
-    shapes = {"x": x, "gate": (output, x[-1]), "up": (output, x[-1])}
-    shapes |= {f"{map}_bias": (output,) for map in biases}
+def feed_forward(name: str, kind: str, x: tuple, hidden: int, output: int, gated: bool, biases: list[str]) -> Case:
+    maps = {"gate": (hidden, x[-1])} if gated else {}
+    maps |= {"up": (hidden, x[-1]), "down": (output, hidden)}
+    shapes = {"x": x, **maps} | {f"{map}_bias": maps[map][:1] for map in biases}
 
-    def function(x, gate, up, gate_bias=None, up_bias=None):
-        return ACTIVATIONS[kind](F.linear(x, gate, gate_bias)) * F.linear(x, up, up_bias)
+    def function(x, up, down, gate=None, gate_bias=None, up_bias=None, down_bias=None):
+        activation, first = ACTIVATIONS[kind], F.linear(x, up, up_bias)
+        between = activation(first) if gate is None else activation(F.linear(x, gate, gate_bias)) * first
+        return F.linear(between, down, down_bias)
 
-    return Case(name, "gated_linear", draw(name, shapes), function, {"activation": kind})
+    return Case(name, "feed_forward", draw(name, shapes), function, {"activation": kind})
 
 
 def three_linears(name: str, x: tuple, outputs: tuple, biases: list[int], unread: tuple[int, ...] = ()) -> Case:

@@ -14,10 +14,7 @@ use burn::backend::tensor::FloatTensor;
 
 use super::activation::kernel;
 use super::linear::{Map, activated, backward_of_maps, forward as linear, shape};
-use super::{
-    buffer, dense, into_dense, is_present, numbers, present, record, recycle, rows_and_width,
-    tensor,
-};
+use super::{buffer, dense, into_dense, numbers, present, record, recycle, rows_and_width, tensor};
 use crate::Activation;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -32,7 +29,9 @@ pub(super) fn forward(
     kind: Activation,
     keep: bool,
 ) -> (FlexTensor, Vec<FlexTensor>) {
-    let (hidden, kept) = if is_present(&gate[0]) {
+    // A gate of inputs that have no width is empty, and yet a gate.
+    let is_gated = gate[0].layout().shape() == up[0].layout().shape();
+    let (hidden, kept) = if is_gated {
         let gate = linear(x, &gate[0], &gate[1]);
         let (hidden, factor) = gated(x, &gate, up, kind, keep);
         match factor {

@@ -78,6 +78,20 @@ fn row(x: Tensor<2>) -> Tensor<1> {
     x.reshape([width])
 }
 
+/// Backward passes write into what they kept: whoever else holds it must not see that.
+#[test]
+fn numbers_that_are_shared_are_copied_before_they_are_written() {
+    let held = super::tensor(vec![1.0; 6], [2, 3]);
+    let mut ours = super::into_dense(held.clone());
+    ours.storage_mut::<f32>().fill(2.0);
+    assert_eq!(super::numbers(&held), [1.0; 6]);
+    assert_eq!(super::numbers(&ours), [2.0; 6]);
+    let place = super::numbers(&held).as_ptr();
+    let mut ours = super::into_dense(held);
+    ours.storage_mut::<f32>().fill(3.0);
+    assert_eq!(super::numbers(&ours).as_ptr(), place, "nobody shared it");
+}
+
 #[test]
 fn linear_maps() {
     check("linear", [[7, 5], [9, 5]], |[x, w], _| linear(x, w, None));

@@ -70,7 +70,8 @@ pub enum Operation {
     ActivatedLinear {
         activation: Activation,
     },
-    GatedLinear {
+    /// Gated where there is an input `gate`.
+    FeedForward {
         activation: Activation,
     },
     ThreeLinears,

@@ -9,6 +9,7 @@ use crate::twin;
 /// All drawn cases. Inputs and what flows back are f32 numbers between -1.5 and 1.5.
 pub fn cases() -> Vec<Case> {
     let mut cases = rows();
+    cases.extend(feed_forwards());
     cases.extend(attentions());
     cases.extend(attentions_with_dropout());
     cases.extend(empty().into_iter().map(|(case, _)| case));
@@ -18,14 +19,14 @@ pub fn cases() -> Vec<Case> {
 fn rows() -> Vec<Case> {
     let norm = |kind| Norm::new(kind, 1e-5);
     let (layer, rms) = (norm(NormKind::Layer), norm(NormKind::Rms));
-    let activation = Activation::Silu;
     vec![
-        // Blocks of a product: 192 rows, 384 inputs, 2048 outputs, which are spread over threads in strips of 256.
+        // Blocks of a product: 192 rows, 384 inputs, 1024 outputs, which are finished in strips of 256.
         linear("193 rows", [193, 5], 3),
         linear("191 rows", [191, 3], 7),
         linear("385 inputs", [7, 385], 9),
         linear("383 inputs", [1, 383], 5),
-        linear("2049 outputs", [5, 2], 2049),
+        linear("1023 outputs", [5, 2], 1023),
+        linear("1025 outputs", [7, 2], 1025),
         linear("257 outputs", [7, 3], 257),
         draw(
             "activated linear past all blocks",
@@ -33,17 +34,6 @@ fn rows() -> Vec<Case> {
                 activation: Activation::GeluTanh,
             },
             &[("x", &[13, 385]), ("weight", &[33, 385]), ("bias", &[33])],
-        ),
-        draw(
-            "gated linear past all blocks",
-            Operation::GatedLinear { activation },
-            &[
-                ("x", &[193, 7]),
-                ("gate", &[33, 7]),
-                ("gate_bias", &[33]),
-                ("up", &[33, 7]),
-                ("up_bias", &[33]),
-            ],
         ),
         draw(
             "three linears past all blocks",
@@ -109,6 +99,58 @@ fn linear(name: &str, x: [usize; 2], output: usize) -> Case {
     let inputs: [(&str, &[usize]); 3] =
         [("x", &x), ("weight", &[output, x[1]]), ("bias", &[output])];
     draw(&format!("linear, {name}"), Operation::Linear, &inputs)
+}
+
+/// Around the few rows that have a kernel of their own, tiles of 6 rows by 16 or 32 columns, and the blocks of a product. The
+/// hidden width is the columns of the first product and of the one on the way back, and the depth of the second.
+fn feed_forwards() -> Vec<Case> {
+    let activations = [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Relu,
+    ];
+    let mut sizes: Vec<[usize; 4]> = Vec::new();
+    for rows in [1, 4, 5, 6, 7, 13] {
+        sizes.extend([15, 16, 17].map(|width| [rows, 3, width, width]));
+        sizes.extend([31, 32, 33].map(|width| [rows, width, width, 2]));
+    }
+    sizes.extend([
+        [191, 5, 7, 3],
+        [193, 7, 33, 5],
+        [5, 383, 3, 2],
+        [7, 385, 5, 3],
+        [5, 3, 383, 2],
+        [7, 2, 385, 3],
+        [1, 2, 385, 3],
+        [7, 2, 255, 3],
+        [5, 3, 257, 2],
+        [7, 2, 1023, 1],
+        [5, 1, 1025, 2],
+        [5, 2, 3, 257],
+        [7, 1, 2, 1025],
+    ]);
+    let case = |(i, sizes): (usize, [usize; 4])| {
+        let activation = activations[i % activations.len()];
+        [false, true].map(|gated| feed_forward(activation, gated, sizes, i))
+    };
+    sizes.into_iter().enumerate().flat_map(case).collect()
+}
+
+/// The bits of `biases` say which maps have one.
+fn feed_forward(activation: Activation, gated: bool, sizes: [usize; 4], biases: usize) -> Case {
+    let [rows, input, hidden, output] = sizes;
+    let (x, first, down) = ([rows, input], [hidden, input], [output, hidden]);
+    let mut inputs: Vec<(&str, &[usize])> = vec![("x", &x), ("up", &first), ("down", &down)];
+    let bias = |bit: usize| biases >> bit & 1 == 0;
+    inputs.extend(bias(0).then_some(("up_bias", &first[..1])));
+    inputs.extend(bias(1).then_some(("down_bias", &down[..1])));
+    if gated {
+        inputs.push(("gate", &first));
+        inputs.extend(bias(2).then_some(("gate_bias", &first[..1])));
+    }
+    let name = format!("feed forward, {activation:?}, gated: {gated}, {sizes:?}, biases {biases}");
+    draw(&name, Operation::FeedForward { activation }, &inputs)
 }
 
 fn dropped(probability: f64, shape: &[usize]) -> Case {
@@ -257,9 +299,7 @@ fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<[usize; 2
 pub fn empty() -> Vec<(Case, Vec<usize>)> {
     let mut cases = Vec::new();
     let mut case = |operation: Operation, shapes: &[(&str, &[usize])], output: &[usize]| {
-        let (_, first) = shapes[0];
-        let name = format!("{operation:?} of {first:?} to {output:?}");
-        cases.push((draw(&name, operation, shapes), output.to_vec()));
+        cases.push(empty_case(operation, shapes, output));
     };
     let activation = Activation::Silu;
     for [batch, length, input, output] in [[0, 3, 4, 5], [2, 0, 4, 5], [2, 3, 0, 5], [2, 3, 4, 0]] {
@@ -268,13 +308,6 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
         let one: [(&str, &[usize]); 3] = [("x", &x), ("weight", &weight), ("bias", &bias)];
         case(Operation::Linear, &one, &wanted);
         case(Operation::ActivatedLinear { activation }, &one, &wanted);
-        let two: [(&str, &[usize]); 4] = [
-            ("x", &x),
-            ("gate", &weight),
-            ("up", &weight),
-            ("up_bias", &bias),
-        ];
-        case(Operation::GatedLinear { activation }, &two, &wanted);
         let three: [(&str, &[usize]); 5] = [
             ("x", &x),
             ("weight0", &weight),
@@ -284,6 +317,10 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
         ];
         case(Operation::ThreeLinears, &three, &wanted);
     }
+    cases.extend(empty_feed_forwards());
+    let mut case = |operation: Operation, shapes: &[(&str, &[usize])], output: &[usize]| {
+        cases.push(empty_case(operation, shapes, output));
+    };
     for x in [[0, 3, 4], [2, 0, 4], [2, 3, 0]] {
         let weight = [x[2]];
         case(Operation::Add, &[("x", &x), ("y", &x)], &x);
@@ -327,6 +364,54 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
         case(operation, &[("logits", &[0, 5])], &[1]);
     }
     cases.extend(empty_attentions());
+    cases
+}
+
+fn empty_case(
+    operation: Operation,
+    shapes: &[(&str, &[usize])],
+    output: &[usize],
+) -> (Case, Vec<usize>) {
+    let name = format!("{operation:?} of {shapes:?} to {output:?}");
+    (draw(&name, operation, shapes), output.to_vec())
+}
+
+/// With few rows and with more; without inputs a layer is what its biases make of each other, without a hidden layer it is
+/// the last bias.
+fn empty_feed_forwards() -> Vec<(Case, Vec<usize>)> {
+    let mut cases = Vec::new();
+    for [batch, length, input, hidden, output] in [
+        [0, 3, 4, 5, 6],
+        [2, 0, 4, 5, 6],
+        [2, 3, 0, 5, 6],
+        [1, 2, 0, 5, 6],
+        [2, 3, 4, 0, 6],
+        [1, 2, 4, 0, 6],
+        [2, 3, 4, 5, 0],
+        [1, 2, 4, 5, 0],
+        [2, 3, 0, 0, 6],
+        [2, 3, 0, 5, 0],
+        [2, 3, 4, 0, 0],
+        [0, 0, 0, 0, 0],
+    ] {
+        let (x, first, down) = ([batch, length, input], [hidden, input], [output, hidden]);
+        let (first_bias, down_bias) = ([hidden], [output]);
+        let without: [(&str, &[usize]); 3] = [("x", &x), ("up", &first), ("down", &down)];
+        let biases: [(&str, &[usize]); 2] = [("up_bias", &first_bias), ("down_bias", &down_bias)];
+        let gate: [(&str, &[usize]); 2] = [("gate", &first), ("gate_bias", &first_bias)];
+        for activation in [Activation::Silu, Activation::Gelu] {
+            for shapes in [
+                without.to_vec(),
+                [&without[..], &biases].concat(),
+                [&without[..], &gate[..1]].concat(),
+                [&without[..], &gate[..1], &biases[..1]].concat(),
+                [&without[..], &gate, &biases].concat(),
+            ] {
+                let operation = Operation::FeedForward { activation };
+                cases.push(empty_case(operation, &shapes, &[batch, length, output]));
+            }
+        }
+    }
     cases
 }
 

@@ -3,7 +3,7 @@
 
 use attentive_tensor::{
     Activation, Device, Int, Mask, NormKind, NormOperands, Scores, Tensor, activate, add,
-    apply_weights, attention, attention_weights, cross_entropy, dropout, embedding, gated_linear,
+    apply_weights, attention, attention_weights, cross_entropy, dropout, embedding, feed_forward,
     linear, norm, softmax, three_linears,
 };
 
@@ -88,7 +88,11 @@ fn no_rows_give_no_rows_and_parameters_a_gradient_of_zeros() {
     let (weight, bias) = (ones([7, 5], &device), ones([7], &device));
     let map = (weight.clone(), Some(bias.clone()));
     let y = linear(x.clone(), weight.clone(), Some(bias.clone()));
-    let z = gated_linear(Activation::Silu, x.clone(), map.clone(), map);
+    let (down, down_bias) = (ones([7, 7], &device), ones([7], &device));
+    let last = || (down.clone(), Some(down_bias.clone()));
+    let silu = Activation::Silu;
+    let z = feed_forward(silu, x.clone(), Some(map.clone()), map.clone(), last());
+    let z = z + feed_forward(silu, x.clone(), None, map, last());
     let operands = NormOperands {
         kind: NormKind::Layer,
         weight: bias.clone(),
@@ -101,8 +105,12 @@ fn no_rows_give_no_rows_and_parameters_a_gradient_of_zeros() {
     let gradients = loss.backward();
     let slopes = numbers(weight.grad(&gradients).unwrap());
     assert_eq!(slopes, vec![0.0; 35]);
-    let slopes = numbers(bias.grad(&gradients).unwrap());
-    assert_eq!(slopes, vec![0.0; 7]);
+    let slopes = numbers(down.grad(&gradients).unwrap());
+    assert_eq!(slopes, vec![0.0; 49]);
+    for bias in [bias, down_bias] {
+        let slopes = numbers(bias.grad(&gradients).unwrap());
+        assert_eq!(slopes, vec![0.0; 7]);
+    }
 }
 
 #[test]
@@ -227,6 +235,26 @@ fn a_gradient_of_zeros_is_none_of_the_numbers_before() {
         &weight,
     );
     let map = || (weight.clone(), None);
+    let silu = Activation::Silu;
+    for gate in [None, Some(map())] {
+        let y = feed_forward(silu, nothing.clone(), gate, map(), map());
+        zeros("feed forward", y.sum(), &weight);
+    }
+    // Nothing comes out, so nothing flows back.
+    let nowhere = || (Tensor::ones([0, 64], &device), None);
+    for gate in [None, Some(map())] {
+        leave_ones();
+        let x = ones([64, 64], &device);
+        let y = feed_forward(silu, x.clone(), gate, map(), nowhere());
+        let gradients = y.sum().backward();
+        for leaf in [&x, &weight] {
+            let slopes = numbers(leaf.grad(&gradients).unwrap());
+            assert!(
+                slopes.iter().all(|it| *it == 0.0),
+                "feed forward to nothing"
+            );
+        }
+    }
     let [one, ..] = three_linears(nothing, [map(), map(), map()]);
     zeros("three linears", one.sum(), &weight);
     let ids = Tensor::<2, Int>::zeros([1, 0], &device);

@@ -9,6 +9,7 @@ mod edges;
 mod golden;
 mod ours;
 mod refused;
+mod shared;
 mod twin;
 
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use attentive_tensor::{
     Device, Int, LinearMap, NormOperands, RotaryAngles, Scores, Tensor, TensorData, activate,
     activated_linear, add, apply_weights, attention, attention_weights, cross_entropy, dropout,
-    embedding, gated, gated_linear, linear, norm, norm_beside, norm_of_sum, rotary, softmax,
+    embedding, feed_forward, gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax,
     three_linears,
 };
 
@@ -162,9 +162,11 @@ impl Pass<'_> {
                 let (weight, bias) = self.map("weight", "bias");
                 self.output(activated_linear(*activation, x(self), weight, bias));
             }
-            Operation::GatedLinear { activation } => {
-                let (gate, up) = (self.map("gate", "gate_bias"), self.map("up", "up_bias"));
-                self.output(gated_linear(*activation, x(self), gate, up));
+            Operation::FeedForward { activation } => {
+                let gated = self.case.inputs.contains_key("gate");
+                let gate = gated.then(|| self.map("gate", "gate_bias"));
+                let (up, down) = (self.map("up", "up_bias"), self.map("down", "down_bias"));
+                self.output(feed_forward(*activation, x(self), gate, up, down));
             }
             Operation::ThreeLinears => {
                 let maps = [0, 1, 2].map(|i| self.map(&format!("weight{i}"), &format!("bias{i}")));

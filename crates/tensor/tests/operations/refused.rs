@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use attentive_tensor::{
     Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
     RotaryAngles, Scores, Tensor, activated_linear, adamw, add, apply_weights, attention,
-    attention_weights, cross_entropy, dropout, embedding, gated, gated_linear, linear, norm,
+    attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear, norm,
     norm_beside, norm_of_sum, rotary, three_linears,
 };
 
@@ -202,20 +202,39 @@ fn linear_maps(refuse: Refuse) {
                 activated_linear(Activation::Relu, ones(x), map().0, map().1);
             }),
         );
+        let silu = Activation::Silu;
+        let down = || -> LinearMap { (ones([3, 5]), None) };
         refuse(
-            "gated_linear",
+            "feed_forward",
             holds,
             Box::new(move || {
-                gated_linear(Activation::Silu, ones(x), map(), right());
+                feed_forward(silu, ones(x), Some(map()), right(), down());
             }),
         );
         refuse(
-            "gated_linear",
+            "feed_forward",
             holds,
             Box::new(move || {
-                gated_linear(Activation::Silu, ones(x), right(), map());
+                feed_forward(silu, ones(x), Some(right()), map(), down());
             }),
         );
+        refuse(
+            "feed_forward",
+            holds,
+            Box::new(move || drop(feed_forward(silu, ones(x), None, map(), down()))),
+        );
+        // What comes to `down` has the input's rows and its own width.
+        for gated in [false, true] {
+            refuse(
+                "feed_forward",
+                holds,
+                Box::new(move || {
+                    let first = || -> LinearMap { (ones([x[1], 7]), None) };
+                    let gate = gated.then(first);
+                    feed_forward(silu, ones([x[0], 7]), gate, first(), map());
+                }),
+            );
+        }
         refuse(
             "three_linears",
             holds,
@@ -224,14 +243,24 @@ fn linear_maps(refuse: Refuse) {
             }),
         );
     }
-    refuse(
-        "gated_linear",
-        ["[5, 4]", "[1, 4]"],
-        Box::new(|| {
-            let (gate, up) = ((ones([5, 4]), None), (ones([1, 4]), None));
-            gated_linear(Activation::Silu, ones([2, 4]), gate, up);
-        }),
-    );
+    // Two hidden widths, also where burn would repeat one of them, or where `down` fits either.
+    for (gate, up, down, holds) in [
+        ([5, 4], [1, 4], [3, 1], ["[5, 4]", "[1, 4]"]),
+        ([1, 4], [5, 4], [3, 5], ["[1, 4]", "[5, 4]"]),
+        ([5, 4], [6, 4], [3, 5], ["[5, 4]", "[6, 4]"]),
+        ([5, 4], [5, 3], [3, 5], ["[2, 4]", "[5, 3]"]),
+        ([5, 4], [5, 4], [5, 3], ["[2, 5]", "[5, 3]"]),
+        ([5, 4], [5, 4], [3, 1], ["[2, 5]", "[3, 1]"]),
+    ] {
+        refuse(
+            "feed_forward",
+            holds,
+            Box::new(move || {
+                let [gate, up, down] = [gate, up, down].map(|it| (ones(it), None));
+                feed_forward(Activation::Gelu, ones([2, 4]), Some(gate), up, down);
+            }),
+        );
+    }
 }
 
 fn norms(refuse: Refuse) {

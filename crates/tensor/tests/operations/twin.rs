@@ -16,9 +16,19 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
         Operation::ActivatedLinear { activation } => {
             activated(*activation, &affine("weight", "bias"))
         }
-        Operation::GatedLinear { activation } => {
-            let gate = activated(*activation, &affine("gate", "gate_bias"));
-            products(&gate, &affine("up", "up_bias"))
+        Operation::FeedForward { activation } => {
+            let up = affine("up", "up_bias");
+            let hidden = match inputs.contains_key("gate") {
+                true => products(&activated(*activation, &affine("gate", "gate_bias")), &up),
+                false => activated(*activation, &up),
+            };
+            let down = input("down");
+            let places = input("x").rows().count();
+            let hidden = Array {
+                shape: vec![places, down.width()],
+                numbers: hidden,
+            };
+            self::affine(&hidden, down, inputs.get("down_bias"))
         }
         Operation::ThreeLinears => {
             let maps = [0, 1, 2].map(|i| affine(&format!("weight{i}"), &format!("bias{i}")));

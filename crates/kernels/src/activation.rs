@@ -3,7 +3,7 @@
 
 use pulp::Simd;
 
-use crate::simd::{decay, erf};
+use crate::simd::{decay, normal_distribution};
 use crate::sweep::{Step, sweep, threaded};
 
 /// Which function.
@@ -77,14 +77,6 @@ pub fn gradient<S: Simd>(simd: S, kind: Activation, x: S::f32s, dy: S::f32s) -> 
     } else {
         simd.mul_f32s(dy, slope(simd, kind, x))
     }
-}
-
-/// Φ(x).
-#[inline(always)]
-fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    let half = simd.splat_f32s(0.5);
-    let scaled = simd.mul_f32s(x, simd.splat_f32s(std::f32::consts::FRAC_1_SQRT_2));
-    simd.mul_add_e_f32s(erf(simd, scaled), half, half)
 }
 
 /// Twice the argument of the hyperbolic tangent: (1 + tanh(u)) / 2 is the sigmoid of 2u.

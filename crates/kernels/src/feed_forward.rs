@@ -225,6 +225,12 @@ mod tests {
             .collect()
     }
 
+    /// Weights whose sums over so many terms are about as large as one term.
+    fn small(mut weight: Vec<f32>, terms: usize) -> Vec<f32> {
+        weight.iter_mut().for_each(|it| *it /= terms as f32);
+        weight
+    }
+
     fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
         a.iter().zip(b).map(|(a, b)| a * b).collect()
     }
@@ -243,7 +249,7 @@ mod tests {
             let count = rows * hidden;
             let first = Shape { rows, input: width, output: hidden };
             let x = numbers(seed, rows * width);
-            let (up, bias, gate) = (numbers(seed ^ 1, hidden * width), numbers(seed ^ 2, hidden), numbers(seed ^ 3, count));
+            let (up, bias, gate) = (small(numbers(seed ^ 1, hidden * width), width), numbers(seed ^ 2, hidden), numbers(seed ^ 3, count));
             let factor = forward_naive(first, &x, &up, Some(&bias));
             let value = |x: &f64| naive::value(kind, *x);
             let slope = |x: &f64| naive::slope(kind, *x);
@@ -256,7 +262,7 @@ mod tests {
             });
 
             let shape = Shape { rows, input: hidden, output: width };
-            let weight = numbers(seed ^ 4, width * hidden);
+            let weight = small(numbers(seed ^ 4, width * hidden), width);
             let dy = numbers(seed ^ 5, rows * width);
             let down = Down { shape, dy: &dy, weight: &weight };
             let slopes = through(shape, &dy, &weight);

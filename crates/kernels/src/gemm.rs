@@ -550,4 +550,19 @@ mod tests {
     fn wide_products_take_several_blocks() {
         check(13, 300, NC + 33, false, true, Onto::Add);
     }
+
+    #[test]
+    fn deep_products_walk_the_depth_for_some_rows_at_a_time() {
+        // More results than `FEW_RESULTS` in each piece, and more depth than is packed at a time.
+        let rows = 2 * threads::count() * FEW_RESULTS / 256 + 7;
+        check(
+            rows.min(3000),
+            DEEP + KC + 5,
+            256 + 9,
+            false,
+            true,
+            Onto::Replace,
+        );
+        check(97, DEEP + 1, 33, true, false, Onto::Add);
+    }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: us and PyTorch, interleaved, each work item in a process of its own.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -40,24 +40,23 @@ pub fn run(arguments: &[String]) -> Result<()> {
         json_path,
     } = parse(arguments)?;
     cargo(&["build", "--release", "--workspace"])?;
-    let ours = root().join("target/release/bench");
     let peer = python().map(|python| (python, root().join("reference/torch_peer.py")));
     if let Err(error) = &peer {
         println!("without PyTorch, because {error:#}; measuring us alone");
     }
-    let mut limits = limits(&ours)?;
-    let whole = work.len() == WORK.len();
+    let mut limits = limits()?;
+    let whole = WORK.iter().all(|it| work.iter().any(|work| work == it));
     let mut table = Table::default();
     let mut twins = Vec::new();
     for work in &work {
         if work == "twins" {
             println!("kernels and their naive twins");
-            twins = lines(Command::new(&ours).arg(work))?;
+            twins = lines(&mut ours(work))?;
             continue;
         }
         for round in 0..rounds {
             println!("{work}, round {} of {rounds}", round + 1);
-            table.add(Side::Ours, lines(Command::new(&ours).arg(work))?);
+            table.add(Side::Ours, lines(&mut ours(work))?);
             if let Ok((python, script)) = &peer {
                 table.add(
                     Side::Peer,
@@ -67,17 +66,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     // Once more at the end: a machine that was disturbed at the start would seem to have lower limits.
-    limits.raise(&self::limits(&ours)?);
+    limits.raise(&self::limits()?);
     let mut tables = table.text(&limits);
     if !twins.is_empty() {
         tables.push_str(&text_of_twins(&twins));
     }
     println!("\n{tables}");
     if whole && let Ok((python, _)) = &peer {
-        performance::write(&tables, Some(python))?;
+        performance::write(&tables, python)?;
     }
     if let Some(path) = json_path {
-        std::fs::write(&path, table.json(&limits).to_string())
+        std::fs::write(&path, table.json(&limits, &twins).to_string())
             .with_context(|| path.display().to_string())?;
     }
     Ok(())
@@ -122,6 +121,13 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
     Ok(parsed)
 }
 
+/// Our side, on as many threads as the peer's script takes.
+fn ours(work: &str) -> Command {
+    let mut command = Command::new(root().join("target/release/bench"));
+    command.arg(work).env("ATTENTIVE_THREADS", "2");
+    command
+}
+
 /// The lines of JSON that a process prints.
 fn lines(command: &mut Command) -> Result<Vec<Value>> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
@@ -144,8 +150,8 @@ struct Limits {
     bytes_per_second: f64,
 }
 
-fn limits(ours: &Path) -> Result<Limits> {
-    let line = lines(Command::new(ours).arg("limits"))?.remove(0);
+fn limits() -> Result<Limits> {
+    let line = lines(&mut ours("limits"))?.remove(0);
     let number = |key: &str| {
         line[key]
             .as_f64()
@@ -276,7 +282,8 @@ impl Table {
         text
     }
 
-    fn json(&self, limits: &Limits) -> Value {
+    /// Kernels have their naive twins for peers.
+    fn json(&self, limits: &Limits, twins: &[Value]) -> Value {
         let rows = self.rows().map(|(work, ours, peer)| {
             json!({
                 "work": work,
@@ -288,7 +295,16 @@ impl Table {
                 "share_of_limit": limits.least_milliseconds(work).map(|least| least / ours.least),
             })
         });
-        Value::Array(rows.collect())
+        let twins = twins.iter().map(|line| {
+            let number = |key: &str| line[key].as_f64();
+            let (ours, twin) = (number("min_ms"), number("twin_min_ms"));
+            json!({
+                "work": line["work"], "ours_min_ms": ours, "peer_min_ms": twin,
+                "ratio": ours.zip(twin).map(|(ours, twin)| ours / twin),
+                "ours_peak_mb": null, "peer_peak_mb": null, "share_of_limit": null,
+            })
+        });
+        Value::Array(rows.chain(twins).collect())
     }
 }
 

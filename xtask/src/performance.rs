@@ -12,7 +12,7 @@ const START: &str = "<!-- measured by `cargo xtask bench`: from here -->";
 const END: &str = "<!-- measured by `cargo xtask bench`: to here -->";
 
 /// Replaces the measured part by these tables.
-pub fn write(tables: &str, python: Option<&Path>) -> Result<()> {
+pub fn write(tables: &str, python: &Path) -> Result<()> {
     let path = root().join("docs").join("performance.md");
     let name = path.display().to_string();
     let page = std::fs::read_to_string(&path).with_context(|| name.clone())?;
@@ -29,17 +29,16 @@ pub fn write(tables: &str, python: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn circumstances(python: Option<&Path>) -> String {
-    let torch = python.and_then(|python| {
-        first_line(Command::new(python).args(["-c", "import torch; print(torch.__version__)"]))
-    });
+fn circumstances(python: &Path) -> String {
+    let version = "import torch; print(torch.__version__)";
+    let torch = first_line(Command::new(python).args(["-c", version]));
     let rustc = first_line(Command::new("rustc").arg("--version"));
     format!(
         "Measured on {} on {}, with {} and PyTorch {}.",
         today(),
         machine(),
         rustc.unwrap_or_else(|| "an unknown rustc".to_owned()),
-        torch.unwrap_or_else(|| "missing".to_owned())
+        torch.unwrap_or_else(|| "of an unknown version".to_owned())
     )
 }
 

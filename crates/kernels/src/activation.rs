@@ -128,7 +128,7 @@ macro_rules! for_kind {
     };
 }
 
-const KINDS: [Activation; 4] = [
+pub(crate) const KINDS: [Activation; 4] = [
     Activation::Relu,
     Activation::Gelu,
     Activation::GeluTanh,

@@ -8,6 +8,7 @@ use crate::activation::{self, Activation};
 use crate::elementwise;
 use crate::gemm::{Matrix, gemm};
 use crate::linear::{Rows, Shape, product};
+use crate::parts::fits;
 use crate::simd;
 
 /// `y = activation(gate) · (x · upᵀ + bias)`, given the gate's product.
@@ -26,12 +27,19 @@ pub fn gated_product(
     y: &mut [f32],
 ) {
     let results = shape.rows * shape.output;
-    check("gated_product", "gate", gate.len(), results);
-    check("gated_product", "output", y.len(), results);
+    fits("gated_product", "input", x.len(), shape.rows * shape.input);
+    fits(
+        "gated_product",
+        "weight",
+        up.len(),
+        shape.output * shape.input,
+    );
+    fits("gated_product", "gate", gate.len(), results);
+    fits("gated_product", "output", y.len(), results);
     let saved = kept.as_ref().map_or(results, |it| it.len());
-    check("gated_product", "saved", saved, results);
+    fits("gated_product", "saved", saved, results);
     let biases = bias.map_or(shape.output, <[f32]>::len);
-    check("gated_product", "bias", biases, shape.output);
+    fits("gated_product", "bias", biases, shape.output);
     let kept = kept.map(|kept| Rows::of(kept, shape.output));
     let instructions = simd::instructions();
     product(shape, x, up, y, |row, column, values| {
@@ -46,13 +54,6 @@ pub fn gated_product(
         };
         simd::run(instructions, kernel);
     });
-}
-
-fn check(operation: &str, name: &str, length: usize, expected: usize) {
-    assert_eq!(
-        length, expected,
-        "{operation}: {name} of {length} numbers where {expected} belong"
-    );
 }
 
 struct Gate<'a> {
@@ -97,7 +98,7 @@ impl Down<'_> {
     /// When a slice does not fit the shape.
     pub fn backward(&self, kind: Activation, before: &mut [f32], slopes: &mut [f32]) {
         let width = self.shape.input;
-        check(
+        fits(
             "feed_forward",
             "saved",
             before.len(),
@@ -131,8 +132,8 @@ impl Down<'_> {
         hidden: &mut [f32],
     ) {
         let width = self.shape.input;
-        check("feed_forward", "gate", gate.len(), self.shape.rows * width);
-        check("feed_forward", "up", up.len(), self.shape.rows * width);
+        fits("feed_forward", "gate", gate.len(), self.shape.rows * width);
+        fits("feed_forward", "up", up.len(), self.shape.rows * width);
         let (gate, up) = (Rows::of(gate, width), Rows::of(up, width));
         let instructions = simd::instructions();
         self.product(hidden, |row, column, slopes| {
@@ -200,17 +201,10 @@ impl WithSimd for BackGated<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::activation::naive;
+    use crate::activation::{KINDS, naive};
     use crate::checks::{both, close, few, numbers, wide};
     use crate::linear::forward_naive;
     use proptest::prelude::*;
-
-    const KINDS: [Activation; 4] = [
-        Activation::Relu,
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Silu,
-    ];
 
     /// `dy · weight`, one number at a time.
     fn through(shape: Shape, dy: &[f32], weight: &[f32]) -> Vec<f64> {

@@ -7,7 +7,7 @@ use crate::Onto;
 use crate::activation::{self, Activation};
 use crate::elementwise;
 use crate::gemm::{Matrix, gemm};
-use crate::parts::{self, Parts};
+use crate::parts::{self, Parts, fits};
 use crate::simd::{self, Instructions};
 use crate::threads;
 
@@ -57,10 +57,7 @@ pub fn forward(
         ("output", y.len(), rows * output),
     ];
     for (name, length, expected) in sizes {
-        assert_eq!(
-            length, expected,
-            "linear: {name} of {length} numbers for {shape:?}"
-        );
+        fits("linear", name, length, expected);
     }
     let before = before.map(|before| Rows::of(before, output));
     let instructions = simd::instructions();
@@ -90,6 +87,7 @@ pub(crate) fn product(
         input,
         output,
     } = shape;
+    fits("linear", "output", y.len(), rows * output);
     if rows <= FEW_ROWS {
         few_rows(shape, x, weight, y, simd::instructions());
         for (row, values) in y.chunks_mut(output.max(1)).enumerate() {
@@ -156,12 +154,13 @@ impl WithSimd for Finish<'_> {
         if let Some(bias) = self.bias {
             elementwise::add_to(simd, self.values, bias);
         }
-        let Some(kind) = self.activation else {
-            return;
-        };
-        match self.before {
-            Some(before) => activation::activate_keeping(simd, kind, self.values, before),
-            None => activation::activate_in_place(simd, kind, self.values),
+        match (self.activation, self.before) {
+            (None, None) => (),
+            (None, Some(before)) => before.copy_from_slice(self.values),
+            (Some(kind), None) => activation::activate_in_place(simd, kind, self.values),
+            (Some(kind), Some(before)) => {
+                activation::activate_keeping(simd, kind, self.values, before);
+            }
         }
     }
 }
@@ -212,13 +211,11 @@ impl WithSimd for Dots<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let input = self.shape.input;
-        for row in 0..self.shape.rows {
-            let x = &self.x[row * input..(row + 1) * input];
-            let count = self.weight.len() / input;
-            // SAFETY: this task alone writes to these outputs.
-            let out = unsafe { self.target.piece(row, self.first, count) };
-            for (out, weight) in out.iter_mut().zip(self.weight.chunks_exact(input)) {
-                *out = dot(simd, x, weight);
+        for (column, weight) in self.weight.chunks_exact(input).enumerate() {
+            for (row, x) in self.x.chunks_exact(input).enumerate() {
+                // SAFETY: this task alone writes to these outputs.
+                let out = unsafe { self.target.piece(row, self.first + column, 1) };
+                out[0] = dot(simd, x, weight);
             }
         }
     }
@@ -269,6 +266,26 @@ pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: 
         input,
         output,
     } = shape;
+    fits("linear_backward", "gradient", dy.len(), rows * output);
+    fits("linear_backward", "input", x.len(), rows * input);
+    fits("linear_backward", "weight", weight.len(), output * input);
+    let Gradients {
+        x: dx,
+        weight: dweight,
+        bias: dbias,
+    } = &gradients;
+    let found =
+        |it: &Option<&mut [f32]>, expected: usize| it.as_ref().map_or(expected, |it| it.len());
+    let dx = dx.as_ref().map_or(rows * input, |(dx, _)| dx.len());
+    fits("linear_backward", "gradient of the input", dx, rows * input);
+    let (weights, biases) = (found(dweight, output * input), found(dbias, output));
+    fits(
+        "linear_backward",
+        "gradient of the weight",
+        weights,
+        output * input,
+    );
+    fits("linear_backward", "gradient of the bias", biases, output);
     let slopes = Matrix::new(dy, rows, output);
     if let Some((dx, onto)) = gradients.x {
         let weight = Matrix::new(weight, output, input);

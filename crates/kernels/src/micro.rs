@@ -66,7 +66,7 @@ pub(crate) unsafe fn tile<S: Simd>(
     c_stride: usize,
     onto: Onto,
 ) {
-    // SAFETY: the caller's promise; a tile of fewer rows repeats its last row, and a narrow one goes through a buffer.
+    // SAFETY: the caller's promise; a tile of fewer rows repeats its last row, and of a narrow one only its columns are stored.
     unsafe {
         if rows == ROWS {
             let pointers: [*const f32; ROWS] = std::array::from_fn(|row| a.at(row, 0));

@@ -25,14 +25,25 @@ pub const GRAIN: usize = 1 << 14;
 /// How long a helper looks for more work before it sleeps: longer than the serial stretches of a training step.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// How many threads share the work: `ATTENTIVE_THREADS`, or `RAYON_NUM_THREADS`, or as many as the processor runs.
+/// The most threads: their number has to fit beside the job's.
+const MOST: usize = 1024;
+
+/// How many threads share the work: `ATTENTIVE_THREADS`, or as many as the processor runs.
+///
+/// # Panics
+/// When `ATTENTIVE_THREADS` is no number of threads.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
-        let said = |name| std::env::var(name).ok()?.parse().ok().filter(|it| *it > 0);
-        said("ATTENTIVE_THREADS")
-            .or_else(|| said("RAYON_NUM_THREADS"))
-            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+        let Ok(said) = std::env::var("ATTENTIVE_THREADS") else {
+            return thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(MOST);
+        };
+        let number = said.parse().ok().filter(|it| (1..=MOST).contains(it));
+        number.unwrap_or_else(|| {
+            panic!("ATTENTIVE_THREADS is `{said}`; say a number from 1 to {MOST}")
+        })
     })
 }
 
@@ -42,7 +53,7 @@ thread_local! {
 }
 
 /// Runs `work` without helpers.
-pub fn alone<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn alone<T>(work: impl FnOnce() -> T) -> T {
     let before = BUSY.replace(true);
     let result = work();
     BUSY.set(before);

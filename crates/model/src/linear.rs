@@ -1,6 +1,6 @@
 //! A linear layer; its weight is kept `[output, input]`, as checkpoints store it and as one-token decoding reads it.
 
-use attentive_tensor::{Activation, LinearMap, activated_linear, linear};
+use attentive_tensor::{LinearMap, linear};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -34,16 +34,6 @@ impl Linear {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let (weight, bias) = self.operands();
         linear(x, weight, bias)
-    }
-
-    /// Maps the last axis and applies an activation.
-    pub fn forward_activated<const D: usize>(
-        &self,
-        x: Tensor<D>,
-        activation: Activation,
-    ) -> Tensor<D> {
-        let (weight, bias) = self.operands();
-        activated_linear(activation, x, weight, bias)
     }
 
     /// Weight and bias, for operations of several maps.

@@ -58,49 +58,23 @@ pub fn backward(
         "attention: {} log-sums for {rows} rows",
         log_sums.len()
     );
-    let reach = |strides: Strides, heads: usize, length: usize, width: usize| match length {
-        0 => 0,
-        _ => strides.at(shape.batch.max(1) - 1, heads.max(1) - 1, length - 1) + width,
-    };
-    let sizes = [
-        (
-            gradients.query.len(),
-            reach(
-                gradients.query_strides,
-                shape.heads,
-                shape.queries,
-                shape.head_width,
-            ),
-        ),
-        (
-            gradients.key.len(),
-            reach(
-                gradients.key_strides,
-                shape.key_value_heads,
-                shape.keys,
-                shape.head_width,
-            ),
-        ),
-        (
-            gradients.value.len(),
-            reach(
-                gradients.value_strides,
-                shape.key_value_heads,
-                shape.keys,
-                shape.value_width,
-            ),
-        ),
-        (
-            gradients.bias.as_ref().map_or(usize::MAX, |it| it.len()),
-            rows * shape.keys,
-        ),
-    ];
-    for (length, needed) in sizes {
-        assert!(
-            length >= needed || shape.batch == 0,
-            "attention: a gradient of {length} numbers is too short for {shape:?}"
-        );
-    }
+    let queries = [shape.batch, shape.heads, shape.queries];
+    let keys = [shape.batch, shape.key_value_heads, shape.keys];
+    let (width, wide) = (shape.head_width, shape.value_width);
+    gradients
+        .query_strides
+        .check_apart(queries, width, gradients.query.len());
+    gradients
+        .key_strides
+        .check_apart(keys, width, gradients.key.len());
+    gradients
+        .value_strides
+        .check_apart(keys, wide, gradients.value.len());
+    let biases = gradients.bias.as_ref().map_or(usize::MAX, |it| it.len());
+    assert!(
+        biases >= rows * shape.keys,
+        "attention: a gradient of {biases} numbers is too short for {shape:?}"
+    );
     let out = Output {
         query: gradients.query.as_mut_ptr(),
         query_strides: gradients.query_strides,

@@ -43,12 +43,8 @@ pub fn forward(
     if rows == 0 {
         return;
     }
-    let last = context_strides.at(shape.batch - 1, shape.heads - 1, shape.queries - 1);
-    assert!(
-        context.len() >= last + shape.value_width,
-        "attention: {} numbers are too few for the context of {shape:?}",
-        context.len()
-    );
+    let places = [shape.batch, shape.heads, shape.queries];
+    context_strides.check_apart(places, shape.value_width, context.len());
     let out = Output {
         context: context.as_mut_ptr(),
         strides: context_strides,

@@ -61,6 +61,10 @@ impl Shape {
             self.key_value_heads,
             self.heads
         );
+        assert!(
+            self.head_width > 0 && self.value_width > 0,
+            "attention: {self:?} has heads of no width"
+        );
     }
 
     /// Where the row of a query stands among all rows.
@@ -101,6 +105,26 @@ impl Strides {
             head: width,
             row: heads * width,
         }
+    }
+
+    /// Panics unless rows of `width` numbers stand apart from each other and inside `size` numbers: kernels write them from
+    /// several threads.
+    fn check_apart(&self, [batch, heads, length]: [usize; 3], width: usize, size: usize) {
+        if batch * heads * length == 0 {
+            return;
+        }
+        let mut axes = [(self.batch, batch), (self.head, heads), (self.row, length)];
+        axes.sort_unstable();
+        // From the innermost axis outwards: each step must lead beyond all that the axes inside reach.
+        let (mut reach, mut apart) = (width, true);
+        for (stride, count) in axes.into_iter().filter(|(_, count)| *count > 1) {
+            apart &= stride >= reach;
+            reach = stride.saturating_mul(count - 1).saturating_add(reach);
+        }
+        assert!(
+            apart && reach <= size,
+            "attention: {size} numbers in {self:?} are not {batch} × {heads} × {length} rows of {width} apart from each other"
+        );
     }
 
     fn at(&self, batch: usize, head: usize, row: usize) -> usize {

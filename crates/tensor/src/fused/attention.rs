@@ -145,12 +145,9 @@ impl Backward<Flex, 4> for Attention {
         let mut dkey = buffer(batch * key_value_heads * keys * head_width);
         let mut dvalue = buffer(batch * key_value_heads * keys * value_width);
         let [.., bias_parent] = &ops.parents;
-        // Zeros: the kernel does not touch the pairs that the mask forbids.
-        let mut dbias = bias_parent.as_ref().map(|_| {
-            let mut zeros = buffer(batch * query_heads * queries * keys);
-            zeros.fill(0.0);
-            zeros
-        });
+        let mut dbias = bias_parent
+            .as_ref()
+            .map(|_| buffer(batch * query_heads * queries * keys));
         attention::backward(
             &shape,
             [heads(&saved.query), heads(&saved.key), heads(&saved.value)],

@@ -14,13 +14,18 @@ use burn::backend::flex::FlexTensor;
 const SMALLEST: usize = 1 << 10;
 
 /// A buffer that nobody asked for during so many takes is let go: longer than the longest step.
-const PATIENCE: u64 = 20_000;
+const PATIENCE: u64 = 8192;
+
+/// From so many takes to the next, nobody looks for such buffers.
+const INTERVAL: u64 = 512;
 
 #[derive(Default)]
 struct Shelf {
     /// By length; each with the number of the take at which it came back.
     held: HashMap<usize, Vec<(u64, Vec<f32>)>>,
     takes: u64,
+    /// The take at which old buffers were last looked for.
+    looked: u64,
 }
 
 static SHELF: Mutex<Option<Shelf>> = Mutex::new(None);
@@ -71,7 +76,8 @@ pub(crate) fn keep(numbers: Vec<f32>) {
             .push((now, numbers));
         // Now and then: what has been lying too long goes. It is freed after the lock.
         let mut dropped = Vec::new();
-        if now.is_multiple_of(1024) {
+        if now - shelf.looked >= INTERVAL {
+            shelf.looked = now;
             for held in shelf.held.values_mut() {
                 dropped.extend(held.extract_if(.., |(since, _)| now - *since > PATIENCE));
             }

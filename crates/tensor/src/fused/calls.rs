@@ -1,19 +1,17 @@
 //! Tensors of the high-level functions on their way to the operations and back.
 
 use super::*;
+use crate::LinearMap;
 
 /// What stands for a tensor that is not there.
 fn absent<const D: usize>(device: &Device) -> Tensor<D> {
     Tensor::empty([0; D], device)
 }
 
-/// A linear map's weight and bias.
-type Map = (Tensor<2>, Option<Tensor<1>>);
-
 /// `activation(x · weightᵀ + bias)` of rows.
 pub(crate) fn linear(
     x: Tensor<2>,
-    (weight, bias): Map,
+    (weight, bias): LinearMap,
     activation: Option<Activation>,
 ) -> Tensor<2> {
     let bias = bias.unwrap_or_else(|| absent(&x.device()));
@@ -28,9 +26,9 @@ pub(crate) fn linear(
 /// `down(activation(gate(x)) · up(x))` of rows, or without a gate `down(activation(up(x)))`.
 pub(crate) fn feed_forward(
     x: Tensor<2>,
-    gate: Option<Map>,
-    up: Map,
-    down: Map,
+    gate: Option<LinearMap>,
+    up: LinearMap,
+    down: LinearMap,
     kind: Activation,
 ) -> Tensor<2> {
     let device = x.device();
@@ -49,7 +47,7 @@ pub(crate) fn feed_forward(
 }
 
 /// Three linear maps of the same rows.
-pub(crate) fn three_linears(x: Tensor<2>, maps: [Map; 3]) -> [Tensor<2>; 3] {
+pub(crate) fn three_linears(x: Tensor<2>, maps: [LinearMap; 3]) -> [Tensor<2>; 3] {
     let none = absent(&x.device());
     let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| none.clone()).into_dispatch();
     let [a, b, c] = maps;

@@ -65,7 +65,7 @@ pub(super) struct Map<'a> {
 }
 
 impl Map<'_> {
-    /// Registers the gradients of weight and bias, and adds that of the input to `dx`.
+    /// Registers the gradients of weight and bias, and puts or adds that of the input to `dx`.
     pub(super) fn backward(
         &self,
         x: &FlexTensor,

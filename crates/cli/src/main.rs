@@ -14,6 +14,7 @@ mod sample;
 use std::io::Write;
 use std::process::ExitCode;
 
+use attentive::tensor::check_environment;
 use clap::Parser;
 
 /// Every step of a training run asks for the same large buffers again. The system's allocator gives them back to the kernel
@@ -24,10 +25,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
     // What is still in the buffer may fail to be written, which would otherwise go unnoticed.
-    let done = commands::run(arguments).and_then(|code| {
-        std::io::stdout().flush()?;
-        Ok(code)
-    });
+    let settings = check_environment().map_err(|problem| failure::Usage(problem).into());
+    let done = settings
+        .and_then(|()| commands::run(arguments))
+        .and_then(|code| {
+            std::io::stdout().flush()?;
+            Ok(code)
+        });
     match done {
         Ok(code) => code,
         Err(error) => failure::report(&error),

@@ -33,14 +33,19 @@ pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T
 pub fn instructions() -> Instructions {
     static CHOSEN: OnceLock<Instructions> = OnceLock::new();
     FORCED.get().unwrap_or_else(|| {
-        *CHOSEN.get_or_init(|| match std::env::var("ATTENTIVE_SIMD").as_deref() {
-            Ok("scalar") => Instructions::Scalar,
-            Err(std::env::VarError::NotPresent) | Ok("") => Instructions::Native,
-            other => panic!(
-                "ATTENTIVE_SIMD is {other:?}; unset it for the widest instructions, or say `scalar`"
-            ),
-        })
+        *CHOSEN.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
     })
+}
+
+/// What `ATTENTIVE_SIMD` says, or what is wrong with it.
+pub fn from_environment() -> Result<Instructions, String> {
+    match std::env::var_os("ATTENTIVE_SIMD") {
+        None => Ok(Instructions::Native),
+        Some(said) if said == "scalar" => Ok(Instructions::Scalar),
+        Some(said) => Err(format!(
+            "ATTENTIVE_SIMD is {said:?}; unset it for the widest instructions, or say `scalar`"
+        )),
+    }
 }
 
 /// Runs a kernel with the given instructions.

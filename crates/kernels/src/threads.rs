@@ -34,17 +34,20 @@ const MOST: usize = 1024;
 /// When `ATTENTIVE_THREADS` is no number of threads.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| {
-        let Ok(said) = std::env::var("ATTENTIVE_THREADS") else {
-            return thread::available_parallelism()
-                .map_or(1, usize::from)
-                .min(MOST);
-        };
-        let number = said.parse().ok().filter(|it| (1..=MOST).contains(it));
-        number.unwrap_or_else(|| {
-            panic!("ATTENTIVE_THREADS is `{said}`; say a number from 1 to {MOST}")
-        })
-    })
+    *COUNT.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
+}
+
+/// What [`count`] says, or what is wrong with `ATTENTIVE_THREADS`.
+pub fn from_environment() -> Result<usize, String> {
+    let Some(said) = std::env::var_os("ATTENTIVE_THREADS") else {
+        return Ok(thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(MOST));
+    };
+    let number = said.to_str().and_then(|said| said.parse().ok());
+    number
+        .filter(|it| (1..=MOST).contains(it))
+        .ok_or_else(|| format!("ATTENTIVE_THREADS is {said:?}; say a number from 1 to {MOST}"))
 }
 
 thread_local! {

@@ -1,5 +1,6 @@
 //! Devices by name, chosen at run time among the backends that were built in.
 
+use attentive_kernels::{simd, threads};
 use burn::tensor::Device;
 
 /// Why a device cannot be used.
@@ -68,6 +69,15 @@ fn present(name: &str, kind: burn::tensor::DeviceType) -> Result<Device, DeviceE
         .ok_or_else(|| DeviceError::Absent {
             name: name.to_owned(),
         })
+}
+
+/// Whether the environment's settings of the CPU kernels (`ATTENTIVE_THREADS`, `ATTENTIVE_SIMD`) mean something.
+///
+/// A kernel that meets one that does not panics; a program had better ask first.
+pub fn check_environment() -> Result<(), String> {
+    threads::from_environment()?;
+    simd::from_environment()?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
 pub use attention::{Scores, apply_weights, attention, attention_weights};
 pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
-pub use device::{DeviceError, device, device_names};
+pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};

@@ -34,7 +34,7 @@ const FIRST_STEPS: &str = "\
 attentive: the whole transformer family, from a terminal.
 
 Try first:
-  attentive train                      train a small model on built-in stories (about two minutes)
+  attentive train                      train a small model on built-in stories (about a minute)
   attentive generate runs/stories      let it write
   attentive info runs/stories          what it is made of
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::program::{TINY, succeed, transcript};
+use crate::program::{TINY, attentive, succeed, transcript};
 
 #[test]
 fn help() {
@@ -187,4 +187,19 @@ fn errors_of_using_a_model() {
         .replace(&model, "gpt2"),
     ];
     insta::assert_snapshot!(screens.join("\n\n"));
+}
+
+#[test]
+fn settings_of_the_environment_that_mean_nothing_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, value) in [("ATTENTIVE_THREADS", "0"), ("ATTENTIVE_SIMD", "avx")] {
+        let mut command = attentive(folder.path(), &["recipes"]);
+        let output = command.env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            message.starts_with(&format!("error: {name} is \"{value}\"; ")),
+            "{message}"
+        );
+    }
 }

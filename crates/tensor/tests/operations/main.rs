@@ -204,6 +204,7 @@ fn every_operation_has_golden_cases() {
         "sum_of_squares",
         "device",
         "device_names",
+        "check_environment",
         "dropout",
     ];
     let mut exported = exported();
@@ -249,6 +250,7 @@ fn shapes_that_do_not_fit_are_refused() {
         "activate",
         "device",
         "device_names",
+        "check_environment",
         "dropout",
         "embedding",
         "softmax",

@@ -5,9 +5,8 @@ use pulp::{Simd, WithSimd};
 
 use crate::Onto;
 use crate::activation::{self, Activation};
-use crate::elementwise;
 use crate::gemm::{Matrix, gemm};
-use crate::linear::{Rows, Shape, product};
+use crate::linear::{Finish, Rows, Shape, Then, product};
 use crate::parts::fits;
 use crate::simd;
 
@@ -44,39 +43,15 @@ pub fn gated_product(
     let instructions = simd::instructions();
     product(shape, x, up, y, |row, column, values| {
         let start = row * shape.output + column;
-        let kernel = Gate {
+        let kernel = Finish {
             bias: bias.map(|bias| &bias[column..column + values.len()]),
-            gate: &gate[start..start + values.len()],
-            kind,
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             kept: kept.map(|it| unsafe { it.piece(row, column, values.len()) }),
+            then: Then::Gate(kind, &gate[start..start + values.len()]),
             values,
         };
         simd::run(instructions, kernel);
     });
-}
-
-struct Gate<'a> {
-    bias: Option<&'a [f32]>,
-    gate: &'a [f32],
-    kind: Activation,
-    kept: Option<&'a mut [f32]>,
-    values: &'a mut [f32],
-}
-
-impl WithSimd for Gate<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if let Some(bias) = self.bias {
-            elementwise::add_to(simd, self.values, bias);
-        }
-        if let Some(kept) = self.kept {
-            kept.copy_from_slice(self.values);
-        }
-        activation::gate_in_place(simd, self.kind, self.gate, self.values);
-    }
 }
 
 /// The second map of a feed-forward layer on its way back: `rows` of `output` slopes, a weight `[output, input]`.

@@ -54,7 +54,6 @@ pub fn forward(
             before.as_ref().map_or(rows * output, |it| it.len()),
             rows * output,
         ),
-        ("output", y.len(), rows * output),
     ];
     for (name, length, expected) in sizes {
         fits("linear", name, length, expected);
@@ -66,8 +65,8 @@ pub fn forward(
         let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
         let kernel = Finish {
             bias: bias.map(|bias| &bias[column..column + values.len()]),
-            activation,
-            before,
+            kept: before,
+            then: activation.map_or(Then::Nothing, Then::Activate),
             values,
         };
         simd::run(instructions, kernel);
@@ -138,29 +137,42 @@ impl Rows {
     }
 }
 
-/// What is done to a piece of a row of results while it is in cache.
-struct Finish<'a> {
-    bias: Option<&'a [f32]>,
-    activation: Option<Activation>,
-    before: Option<&'a mut [f32]>,
-    values: &'a mut [f32],
+/// What is done to a piece of a row of results while it is in cache: the bias is added, the sum is kept, and then something.
+pub(crate) struct Finish<'a> {
+    pub bias: Option<&'a [f32]>,
+    pub kept: Option<&'a mut [f32]>,
+    pub then: Then<'a>,
+    pub values: &'a mut [f32],
+}
+
+/// What becomes of a product and its bias.
+pub(crate) enum Then<'a> {
+    Nothing,
+    Activate(Activation),
+    /// Multiplied with the activation of a gate.
+    Gate(Activation, &'a [f32]),
 }
 
 impl WithSimd for Finish<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let values = self.values;
         if let Some(bias) = self.bias {
-            elementwise::add_to(simd, self.values, bias);
+            elementwise::add_to(simd, values, bias);
         }
-        match (self.activation, self.before) {
-            (None, None) => (),
-            (None, Some(before)) => before.copy_from_slice(self.values),
-            (Some(kind), None) => activation::activate_in_place(simd, kind, self.values),
-            (Some(kind), Some(before)) => {
-                activation::activate_keeping(simd, kind, self.values, before);
-            }
+        if let (Then::Activate(kind), Some(kept)) = (&self.then, self.kept.as_deref_mut()) {
+            // One pass for both.
+            return activation::activate_keeping(simd, *kind, values, kept);
+        }
+        if let Some(kept) = self.kept {
+            kept.copy_from_slice(values);
+        }
+        match self.then {
+            Then::Nothing => (),
+            Then::Activate(kind) => activation::activate_in_place(simd, kind, values),
+            Then::Gate(kind, gate) => activation::gate_in_place(simd, kind, gate, values),
         }
     }
 }
@@ -266,32 +278,35 @@ pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: 
         input,
         output,
     } = shape;
-    fits("linear_backward", "gradient", dy.len(), rows * output);
-    fits("linear_backward", "input", x.len(), rows * input);
-    fits("linear_backward", "weight", weight.len(), output * input);
     let Gradients {
         x: dx,
         weight: dweight,
         bias: dbias,
-    } = &gradients;
-    let found =
-        |it: &Option<&mut [f32]>, expected: usize| it.as_ref().map_or(expected, |it| it.len());
-    let dx = dx.as_ref().map_or(rows * input, |(dx, _)| dx.len());
-    fits("linear_backward", "gradient of the input", dx, rows * input);
-    let (weights, biases) = (found(dweight, output * input), found(dbias, output));
-    fits(
-        "linear_backward",
-        "gradient of the weight",
-        weights,
-        output * input,
-    );
-    fits("linear_backward", "gradient of the bias", biases, output);
+    } = gradients;
+    let length = |it: &Option<&mut [f32]>| it.as_ref().map(|it| it.len());
+    let dx_length = dx.as_ref().map(|(dx, _)| dx.len());
+    let sizes = [
+        ("gradient", Some(dy.len()), rows * output),
+        ("input", Some(x.len()), rows * input),
+        ("weight", Some(weight.len()), output * input),
+        ("gradient of the input", dx_length, rows * input),
+        ("gradient of the weight", length(&dweight), output * input),
+        ("gradient of the bias", length(&dbias), output),
+    ];
+    for (name, length, expected) in sizes {
+        fits(
+            "linear_backward",
+            name,
+            length.unwrap_or(expected),
+            expected,
+        );
+    }
     let slopes = Matrix::new(dy, rows, output);
-    if let Some((dx, onto)) = gradients.x {
+    if let Some((dx, onto)) = dx {
         let weight = Matrix::new(weight, output, input);
         gemm(slopes, weight, dx, onto, |_, _, _| ());
     }
-    if let Some(dweight) = gradients.weight {
+    if let Some(dweight) = dweight {
         gemm(
             slopes.transposed(),
             Matrix::new(x, rows, input),
@@ -300,7 +315,7 @@ pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: 
             |_, _, _| (),
         );
     }
-    if let Some(dbias) = gradients.bias {
+    if let Some(dbias) = dbias {
         sum_rows(dy, dbias);
     }
 }

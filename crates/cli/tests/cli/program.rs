@@ -12,7 +12,8 @@ pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
         .stdin(Stdio::null())
         .env("COLUMNS", "100")
         // Results are the same only for the same number of threads.
-        .env("ATTENTIVE_THREADS", "2");
+        .env("ATTENTIVE_THREADS", "2")
+        .env("RAYON_NUM_THREADS", "2");
     command
 }
 

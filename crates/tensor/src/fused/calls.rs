@@ -33,6 +33,10 @@ pub(crate) fn feed_forward(
 ) -> Tensor<2> {
     let device = x.device();
     let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| absent(&device)).into_dispatch();
+    let hidden = Hidden {
+        activation: kind,
+        is_gated: gate.is_some(),
+    };
     let gate = gate.unwrap_or_else(|| (absent(&device), None));
     Tensor::from_dispatch(Dispatch::fused_feed_forward(
         x.into_dispatch(),
@@ -42,7 +46,7 @@ pub(crate) fn feed_forward(
         bias(up.1),
         down.0.into_dispatch(),
         bias(down.1),
-        kind,
+        hidden,
     ))
 }
 

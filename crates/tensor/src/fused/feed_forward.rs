@@ -12,6 +12,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
+use super::Hidden;
 use super::activation::kernel;
 use super::linear::{Map, activated, backward_of_maps, forward as linear, shape};
 use super::{buffer, dense, into_dense, numbers, present, record, recycle, rows_and_width, tensor};
@@ -26,12 +27,11 @@ pub(super) type Operands<T> = [[T; 2]; 3];
 pub(super) fn forward(
     x: &FlexTensor,
     [gate, up, down]: &Operands<FlexTensor>,
-    kind: Activation,
+    between: Hidden,
     keep: bool,
 ) -> (FlexTensor, Vec<FlexTensor>) {
-    // A gate of inputs that have no width is empty, and yet a gate.
-    let is_gated = gate[0].layout().shape() == up[0].layout().shape();
-    let (hidden, kept) = if is_gated {
+    let kind = between.activation;
+    let (hidden, kept) = if between.is_gated {
         let gate = linear(x, &gate[0], &gate[1]);
         let (hidden, factor) = gated(x, &gate, up, kind, keep);
         match factor {
@@ -78,7 +78,7 @@ fn gated(
 pub(super) fn tracked<C: CheckpointStrategy>(
     x: Tracked<C>,
     operands: Operands<Tracked<C>>,
-    kind: Activation,
+    between: Hidden,
 ) -> Tracked<C> {
     let (x, x_node) = x.into_parts();
     let x = dense(&x);
@@ -86,8 +86,8 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let [[a, b], [c, d], [e, f]] = parts;
     let nodes = [x_node, a.1, b.1, c.1, d.1, e.1, f.1];
     let operands = [[a.0, b.0], [c.0, d.0], [e.0, f.0]].map(|it| it.map(|it| dense(&it)));
-    let (output, kept) = forward(&x, &operands, kind, true);
-    record::<C, _, 7>(FeedForward(kind), nodes, output, || Saved {
+    let (output, kept) = forward(&x, &operands, between, true);
+    record::<C, _, 7>(FeedForward(between.activation), nodes, output, || Saved {
         x,
         weights: operands.map(|[weight, _]| weight),
         kept,
@@ -131,50 +131,26 @@ impl Backward<Flex, 7> for FeedForward {
         // Storage that nobody shares is written in place; shared storage is copied first.
         let mut kept = kept.into_iter().map(into_dense);
         let first = kept.next().expect("the activation's input is kept");
+        let map = |weight, parents| Map { weight, parents };
         let (hidden, slopes) = match kept.next() {
             None => {
                 let mut before = first;
                 back.backward(kind, before.storage_mut(), &mut other);
                 let slopes = tensor(other, [rows, width]);
-                (
-                    before,
-                    vec![(
-                        Map {
-                            weight: up,
-                            parents: up_parents,
-                        },
-                        slopes,
-                    )],
-                )
+                (before, vec![(map(up, up_parents), slopes)])
             }
             Some(mut factor) => {
-                let mut first = first;
-                let both = [first.storage_mut(), factor.storage_mut()];
+                let mut gates = first;
+                let both = [gates.storage_mut(), factor.storage_mut()];
                 back.backward_gated(kind, both, &mut other);
-                let maps = [
-                    (
-                        Map {
-                            weight: gate,
-                            parents: gate_parents,
-                        },
-                        first,
-                    ),
-                    (
-                        Map {
-                            weight: up,
-                            parents: up_parents,
-                        },
-                        factor,
-                    ),
+                let slopes = [
+                    (map(gate, gate_parents), gates),
+                    (map(up, up_parents), factor),
                 ];
-                (tensor(other, [rows, width]), maps.into())
+                (tensor(other, [rows, width]), slopes.into())
             }
         };
-        let map = Map {
-            weight: down,
-            parents: down_parents,
-        };
-        map.backward(&hidden, dy, None, gradients);
+        map(down, down_parents).backward(&hidden, dy, None, gradients);
         recycle([hidden]);
         backward_of_maps(x, parent, slopes, gradients);
     }

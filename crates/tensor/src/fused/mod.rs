@@ -58,7 +58,7 @@ pub(crate) trait FusedOps: Backend {
         up_bias: FloatTensor<Self>,
         down: FloatTensor<Self>,
         down_bias: FloatTensor<Self>,
-        kind: Activation,
+        kind: Hidden,
     ) -> FloatTensor<Self>;
 
     /// Three linear maps of the same rows.
@@ -132,6 +132,13 @@ pub(crate) trait FusedOps: Backend {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaybeActivation(pub Option<Activation>);
 
+/// What a feed-forward layer does between its maps. (A gate without width is empty, and yet not absent.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hidden {
+    pub activation: Activation,
+    pub is_gated: bool,
+}
+
 impl FusedOps for Flex {
     fn fused_linear(
         x: FlexTensor,
@@ -152,7 +159,7 @@ impl FusedOps for Flex {
         up_bias: FlexTensor,
         down: FlexTensor,
         down_bias: FlexTensor,
-        kind: Activation,
+        kind: Hidden,
     ) -> FlexTensor {
         let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
         let (y, _) = feed_forward::forward(&x, &operands, kind, false);
@@ -267,7 +274,7 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         up_bias: FloatTensor<Self>,
         down: FloatTensor<Self>,
         down_bias: FloatTensor<Self>,
-        kind: Activation,
+        kind: Hidden,
     ) -> FloatTensor<Self> {
         let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
         feed_forward::tracked::<C>(x, operands, kind)

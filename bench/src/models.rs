@@ -2,8 +2,8 @@
 
 use attentive::generation::Session;
 use attentive::model::{
-    Block, Initializer, LanguageModel, Mask, ModelConfig, Norm, NormConfig, Pass, Purpose,
-    Randomness,
+    Block, Initializer, LanguageModel, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness,
+    Role,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
@@ -99,7 +99,7 @@ pub fn encoder(work: &str) {
     let places = initial.normal([512, 384], 0.02);
     let blocks: Vec<Block> = config
         .layer_blocks()
-        .map(|block| Block::new(block, &config, initial))
+        .map(|block| Block::new(block, &config, Role::Bidirectional, initial))
         .collect();
     let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initial);
     let ids = matrix(&ids(32 * 128, 30522), 32, &device);
@@ -107,13 +107,7 @@ pub fn encoder(work: &str) {
         .reshape([1, 128])
         .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
-        let mut pass = Pass {
-            mask: Mask::none(),
-            rotary: None,
-            cache: None,
-            observer: None,
-            randomness: None,
-        };
+        let mut pass = Pass::default();
         let mut x = add(
             embedding(table.val(), ids.clone()),
             embedding(places.val(), positions.clone()),

@@ -5,8 +5,8 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttentionConfig, FeedForward, FeedForwardConfig, Initializer, ModelConfig, MultiHead,
-    NormConfig, Pass, Site, Sublayer,
+    Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, Initializer,
+    ModelConfig, NormConfig, Pass, Role, Site, Sublayer,
 };
 
 /// Where the norms stand.
@@ -51,25 +51,26 @@ fn before() -> NormPlacement {
 /// Attention and feed-forward with their residual connections.
 #[derive(Module, Debug)]
 pub struct Block {
-    attention: Sublayer<MultiHead>,
+    attention: Sublayer<Attention>,
     feed_forward: Sublayer<FeedForward>,
 }
 
 impl Block {
-    /// Builds one block of `model`.
-    pub fn new(config: &BlockConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
+    /// Builds one block of `model`, whose attention has this role.
+    pub fn new(
+        config: &BlockConfig,
+        model: &ModelConfig,
+        role: Role,
+        initial: &mut Initializer,
+    ) -> Self {
         let width = model.width;
-        let deviation = model.initial_deviation;
-        // Each block adds twice to the residual stream; scaling its writers keeps the sum's variance at one
-        // whatever the depth (Radford et al. 2019).
-        let residual_deviation = deviation / (2.0 * model.layers() as f64).sqrt();
-        let AttentionConfig::Full(attention) = &config.attention;
-        let attention = MultiHead::new(attention, width, deviation, residual_deviation, initial);
+        let place = model.place(role);
+        let attention = config.attention.settings().build(&place, initial);
         let feed_forward = FeedForward::new(
             &config.feed_forward,
             width,
-            deviation,
-            residual_deviation,
+            place.deviation,
+            place.residual_deviation,
             initial,
         );
         let (norm, placement) = (&config.norm, config.placement);
@@ -89,7 +90,8 @@ impl Block {
     /// `[batch, length, width]` to the same, as layer number `layer`.
     pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
         let x = self.attention.forward(x, pass, |attention, x, pass| {
-            attention.forward(x, layer, pass)
+            let input = AttentionInput::own(x, layer);
+            attention.forward(input, pass).output
         });
         let x = self
             .feed_forward

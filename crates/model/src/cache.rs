@@ -1,19 +1,26 @@
-//! Keys and values of earlier positions, so that decoding computes each position once.
+//! What the layers keep of earlier positions, so that decoding computes each position once. What that is depends on the
+//! attention: growing keys and values, those within a window, or the other sequence's keys and values.
 
 use burn::tensor::Tensor;
 
-/// Growing keys and values, one pair per layer.
+/// What all layers keep.
 #[derive(Clone, Debug, Default)]
 pub struct Cache {
-    layers: Vec<KeyValues>,
+    layers: Vec<Layer>,
+    length: usize,
 }
 
-/// The keys and values of one layer, `[batch, key_value_heads, capacity, head_width]`, of which `length` are filled.
+/// What one layer keeps, of its own sequence and of the one that it looks at.
+#[derive(Clone, Debug, Default)]
+struct Layer {
+    own: Option<Kept>,
+    memory: Option<(Tensor<4>, Tensor<4>)>,
+}
+
+/// What a layer keeps of its own sequence.
 #[derive(Clone, Debug)]
-struct KeyValues {
-    keys: Tensor<4>,
-    values: Tensor<4>,
-    length: usize,
+enum Kept {
+    KeyValues(KeyValues),
 }
 
 impl Cache {
@@ -22,62 +29,117 @@ impl Cache {
         Self::default()
     }
 
-    /// How many positions the cache holds, between passes.
+    /// How many positions have passed, between passes.
     pub fn length(&self) -> usize {
-        self.layers.first().map_or(0, |layer| layer.length)
+        self.length
     }
 
-    /// Adds the keys and values of new positions and gives those of all positions.
-    ///
-    /// # Panics
-    /// When a layer is skipped: layers append in order.
-    pub fn append(
+    /// Counts the positions of a pass, after all layers have had it.
+    pub fn advance(&mut self, positions: usize) {
+        self.length += positions;
+    }
+
+    /// The keys and values of a layer: all, or those less than `reach` positions before the next query.
+    pub fn key_values(&mut self, layer: usize, reach: Option<usize>) -> &mut KeyValues {
+        let kept = self.layer(layer).own.get_or_insert_with(|| {
+            Kept::KeyValues(KeyValues {
+                held: None,
+                start: 0,
+                end: 0,
+                dropped: 0,
+                reach,
+            })
+        });
+        match kept {
+            Kept::KeyValues(held) => held,
+        }
+    }
+
+    /// The keys and values of the sequence that a layer looks at, projected once.
+    pub fn memory(
         &mut self,
         layer: usize,
-        keys: Tensor<4>,
-        values: Tensor<4>,
+        project: impl FnOnce() -> (Tensor<4>, Tensor<4>),
     ) -> (Tensor<4>, Tensor<4>) {
-        if layer == self.layers.len() {
-            let length = keys.dims()[2];
-            self.layers.push(KeyValues {
-                keys,
-                values,
-                length,
-            });
-        } else {
-            self.layers[layer].append(keys, values);
-        }
-        let held = &self.layers[layer];
-        (
-            held.keys.clone().narrow(2, 0, held.length),
-            held.values.clone().narrow(2, 0, held.length),
-        )
+        self.layer(layer).memory.get_or_insert_with(project).clone()
     }
+
+    fn layer(&mut self, layer: usize) -> &mut Layer {
+        if self.layers.len() <= layer {
+            self.layers.resize_with(layer + 1, Layer::default);
+        }
+        &mut self.layers[layer]
+    }
+}
+
+/// Keys and values, `[batch, key_value_heads, capacity, head_width]`, of which `start..end` are in use.
+///
+/// With a reach, the buffer has twice the room: when it is full, the part still in reach moves to its front. So decoding
+/// keeps a constant size, and moves each position once.
+#[derive(Clone, Debug)]
+pub struct KeyValues {
+    held: Option<[Tensor<4>; 2]>,
+    start: usize,
+    end: usize,
+    dropped: usize,
+    reach: Option<usize>,
 }
 
 impl KeyValues {
-    fn append(&mut self, keys: Tensor<4>, values: Tensor<4>) {
+    /// Adds new positions and gives all that their queries may reach.
+    pub fn append(&mut self, keys: Tensor<4>, values: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
         let added = keys.dims()[2];
-        let needed = self.length + added;
-        if needed > self.keys.dims()[2] {
-            // Doubling makes the cost of growing constant per position.
-            let capacity = (2 * self.keys.dims()[2]).max(needed);
-            self.keys.inplace(|keys| grown(keys, capacity));
-            self.values.inplace(|values| grown(values, capacity));
-        }
-        let place = |buffer: Tensor<4>, new: Tensor<4>, at: usize| {
-            let [batch, heads, _, width] = new.dims();
-            buffer.slice_assign([0..batch, 0..heads, at..at + added, 0..width], new)
+        self.drop_unreachable();
+        let buffers = match self.held.take() {
+            Some(buffers) => {
+                let [held_keys, held_values] = self.with_room(buffers, added);
+                [
+                    placed(held_keys, keys, self.end),
+                    placed(held_values, values, self.end),
+                ]
+            }
+            None => [keys, values],
         };
-        let at = self.length;
-        self.keys.inplace(|buffer| place(buffer, keys, at));
-        self.values.inplace(|buffer| place(buffer, values, at));
-        self.length = needed;
+        self.end += added;
+        let used = |buffer: &Tensor<4>| buffer.clone().narrow(2, self.start, self.end - self.start);
+        let all = (used(&buffers[0]), used(&buffers[1]));
+        self.held = Some(buffers);
+        all
+    }
+
+    /// How many of the earliest positions were not among those that the last [`KeyValues::append`] gave.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// Forgets what the next query cannot reach.
+    fn drop_unreachable(&mut self) {
+        let Some(reach) = self.reach else { return };
+        let start = self.start.max(self.end.saturating_sub(reach - 1));
+        self.dropped += start - self.start;
+        self.start = start;
+    }
+
+    /// The buffers, with room for so many more positions.
+    fn with_room(&mut self, buffers: [Tensor<4>; 2], added: usize) -> [Tensor<4>; 2] {
+        let capacity = buffers[0].dims()[2];
+        if self.end + added <= capacity {
+            return buffers;
+        }
+        let (start, used) = (self.start, self.end - self.start);
+        // Doubling makes the cost of growing constant per position, and so does moving only when the room is used up.
+        let wanted = self.reach.map_or(2 * capacity, |reach| 2 * reach);
+        let capacity = wanted.max(used + added);
+        (self.start, self.end) = (0, used);
+        buffers.map(|buffer| {
+            let [batch, heads, _, width] = buffer.dims();
+            let room = Tensor::zeros([batch, heads, capacity - used, width], &buffer.device());
+            Tensor::cat(vec![buffer.narrow(2, start, used), room], 2)
+        })
     }
 }
 
-fn grown(buffer: Tensor<4>, capacity: usize) -> Tensor<4> {
-    let [batch, heads, held, width] = buffer.dims();
-    let room = Tensor::zeros([batch, heads, capacity - held, width], &buffer.device());
-    Tensor::cat(vec![buffer, room], 2)
+fn placed(buffer: Tensor<4>, new: Tensor<4>, at: usize) -> Tensor<4> {
+    let [batch, heads, added, width] = new.dims();
+    buffer.slice_assign([0..batch, 0..heads, at..at + added, 0..width], new)
 }

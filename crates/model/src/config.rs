@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
-use crate::{BlockConfig, FeedForwardConfig, NormConfig, PositionsConfig};
+use crate::{
+    BlockConfig, CacheSize, FeedForwardConfig, NormConfig, Place, PositionsConfig,
+    RelativePositions, Role, Widths,
+};
 
 /// Settings of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,9 +116,10 @@ impl ModelConfig {
         let hidden = format!("{path}.feed_forward.hidden_width");
         size(&hidden, block.feed_forward.hidden_width())?;
         let path = format!("{path}.attention");
-        block.attention.validate(&path, self.width)?;
-        let head_width = block.attention.head_width(self.width);
-        if let PositionsConfig::Rotary(_) = self.positions {
+        block.attention.validate(&path, &self.place(Role::Causal))?;
+        let heads = block.attention.heads();
+        if let (PositionsConfig::Rotary(_), Some(heads)) = (&self.positions, heads) {
+            let head_width = heads.head_width(self.width);
             if !head_width.is_multiple_of(2) {
                 return refuse(
                     &format!("{path}.head_width"),
@@ -135,9 +139,28 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Width of one head of the first block.
+    /// Width of one head of the first block that has heads.
     pub fn head_width(&self) -> usize {
-        self.blocks[0].attention.head_width(self.width)
+        let heads = self.blocks.iter().find_map(|block| block.attention.heads());
+        heads.map_or(self.width, |heads| heads.head_width(self.width))
+    }
+
+    /// Where the attentions of its blocks stand.
+    pub fn place(&self, role: Role) -> Place {
+        let deviation = self.initial_deviation;
+        Place {
+            role,
+            widths: Widths::all(self.width),
+            length: self.length,
+            positions: match self.positions {
+                PositionsConfig::Rotary(_) => RelativePositions::Rotary,
+                PositionsConfig::Learned {} => RelativePositions::None,
+            },
+            deviation,
+            // Each block adds twice to the residual stream; scaling its writers keeps the sum's variance at one
+            // whatever the depth (Radford et al. 2019).
+            residual_deviation: deviation / (2.0 * self.layers() as f64).sqrt(),
+        }
     }
 
     /// The same model in one spelling: implied sizes written out, equal neighbours under one entry.
@@ -193,7 +216,10 @@ impl ModelConfig {
     /// Numbers that one more position adds to a cache.
     pub fn cache_numbers(&self) -> u64 {
         let layers = self.layer_blocks();
-        let numbers = layers.map(|block| block.attention.cache_numbers(self.width));
+        let numbers = layers.map(|block| match block.attention.cache(self.width) {
+            CacheSize::Growing(numbers) => numbers,
+            CacheSize::Fixed(_) | CacheSize::Impossible => 0,
+        });
         numbers.fold(0, u64::saturating_add)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Mask, Randomness, RotaryAngles, add, dropout, embedding, linear};
+use attentive_tensor::{Randomness, RotaryAngles, add, dropout, embedding, linear};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 
 use crate::{
     Block, Cache, ConfigError, HeadConfig, Initializer, Linear, ModelConfig, Norm, Observer, Pass,
-    PositionsConfig, Site,
+    PositionsConfig, Role, Site,
 };
 
 /// A transformer that predicts the next token.
@@ -88,7 +88,7 @@ impl LanguageModel {
         };
         let blocks = config
             .layer_blocks()
-            .map(|block| Block::new(block, config, initial))
+            .map(|block| Block::new(block, config, Role::Causal, initial))
             .collect();
         let final_norm = config
             .final_norm
@@ -146,10 +146,6 @@ impl LanguageModel {
             Tensor::<1, Int>::arange(start..start + length as i64, &input.ids.device())
                 .reshape([1, length])
         });
-        let mask = match input.keys {
-            Some(keys) => Mask::causal().with_keys(keys),
-            None => Mask::causal(),
-        };
         let rotary = match &self.config.positions {
             PositionsConfig::Rotary(rotary) => Some(RotaryAngles::new(
                 positions.clone(),
@@ -159,7 +155,7 @@ impl LanguageModel {
             PositionsConfig::Learned {} => None,
         };
         let mut pass = Pass {
-            mask,
+            real: input.keys,
             rotary,
             cache,
             observer,
@@ -178,6 +174,9 @@ impl LanguageModel {
         x = pass.observe(Site::Embedding, x);
         for (layer, block) in self.blocks.iter().enumerate() {
             x = block.forward(x, layer, &mut pass);
+        }
+        if let Some(cache) = pass.cache.as_deref_mut() {
+            cache.advance(length);
         }
         if let Some(norm) = &self.final_norm {
             x = norm.forward(x);

@@ -21,16 +21,20 @@ mod pass;
 mod positions;
 mod sublayer;
 
-pub use attention::{AttentionConfig, FullAttentionConfig, MultiHead};
+pub use attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionOutput, AttentionSettings, CacheSize,
+    CommonSettings, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern, Place,
+    RelativePositions, Role, ScoreConfig, Scored, ScoredConfig, SlidingWindowConfig, Widths,
+};
 pub use block::{Block, BlockConfig, NormPlacement};
-pub use cache::Cache;
+pub use cache::{Cache, KeyValues};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
 pub use feed_forward::{FeedForward, FeedForwardConfig, GatedConfig, PlainConfig};
 pub use initial::Initializer;
 pub use language_model::{Extras, Input, LanguageModel, Output};
 pub use linear::Linear;
 pub use norm::{Norm, NormConfig};
-pub use observer::{Observer, Recorder, Site};
+pub use observer::{AttentionSite, Observer, Recorder, Site};
 pub use parameters::{Parameter, parameters, replace_parameters};
 pub use pass::Pass;
 pub use positions::{PositionsConfig, RotaryConfig};

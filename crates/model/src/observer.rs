@@ -2,6 +2,8 @@
 
 use burn::tensor::Tensor;
 
+use crate::Role;
+
 /// A place in a model where the residual stream can be seen, `[batch, length, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
@@ -16,6 +18,15 @@ pub enum Site {
     Final,
 }
 
+/// An attention of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionSite {
+    /// The block's number, from zero.
+    pub layer: usize,
+    /// What it is used for: a decoder's block has one over its own sequence and one over the encoder's.
+    pub role: Role,
+}
+
 /// Sees values as they pass by. Returning the value reads it; returning another ablates or patches.
 pub trait Observer {
     /// The residual stream at `site`.
@@ -24,15 +35,15 @@ pub trait Observer {
         value
     }
 
-    /// Whether [`Observer::weights`] shall be called for this layer; the weights are not computed otherwise.
-    fn wants_weights(&self, layer: usize) -> bool {
-        let _ = layer;
+    /// Whether [`Observer::weights`] shall be called for this attention; the weights are not computed otherwise.
+    fn wants_weights(&self, site: AttentionSite) -> bool {
+        let _ = site;
         false
     }
 
-    /// The attention weights of a layer, `[batch, heads, queries, keys]`, before dropout.
-    fn weights(&mut self, layer: usize, value: Tensor<4>) -> Tensor<4> {
-        let _ = layer;
+    /// The weights of an attention, `[batch, heads, queries, keys]`, before dropout.
+    fn weights(&mut self, site: AttentionSite, value: Tensor<4>) -> Tensor<4> {
+        let _ = site;
         value
     }
 }
@@ -54,11 +65,11 @@ impl Observer for Recorder {
         value
     }
 
-    fn wants_weights(&self, _layer: usize) -> bool {
+    fn wants_weights(&self, _site: AttentionSite) -> bool {
         self.keep_weights
     }
 
-    fn weights(&mut self, _layer: usize, value: Tensor<4>) -> Tensor<4> {
+    fn weights(&mut self, _site: AttentionSite, value: Tensor<4>) -> Tensor<4> {
         self.weights.push(value.clone());
         value
     }

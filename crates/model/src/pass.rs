@@ -1,17 +1,20 @@
 //! What all layers of one pass share: made once, handed down beside the hidden state.
 
-use attentive_tensor::{Mask, Randomness, RotaryAngles};
+use std::ops::Range;
+
+use attentive_tensor::{Randomness, RotaryAngles};
 use burn::tensor::Tensor;
 
 use crate::{Cache, Observer, Site};
 
 /// The companions of the hidden state on its way through the layers.
+#[derive(Default)]
 pub struct Pass<'a> {
-    /// Who may attend to whom.
-    pub mask: Mask,
+    /// Where padding leaves real positions, one range per batch row, counted from the first position of the cache.
+    pub real: Option<Vec<Range<usize>>>,
     /// The angles of rotary positions, where the model has them.
     pub rotary: Option<RotaryAngles>,
-    /// Keys and values of earlier passes.
+    /// What the layers kept of earlier passes.
     pub cache: Option<&'a mut Cache>,
     /// Who looks on.
     pub observer: Option<&'a mut dyn Observer>,

@@ -1,82 +1,235 @@
-//! Attention: how a position gathers from the others. One struct of settings per kind.
+//! Attention: how a position gathers from others. One file per kind.
+//!
+//! Three seams, each inside the one before:
+//!
+//! ```text
+//! mechanism   owns its projections: sequences in, a sequence out           Attention, and MultiHead among its kinds
+//! pattern     works on projected heads: who meets whom, and how            Pattern, inside MultiHead
+//! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
+//! ```
 
+mod full;
+mod heads;
 mod multi_head;
+mod pattern;
+mod place;
+mod scored;
+mod settings;
+mod sliding_window;
 
-pub use multi_head::{FullAttentionConfig, MultiHead};
+use std::ops::Range;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::{ConfigError, Operations};
+pub use full::FullAttentionConfig;
+pub use heads::HeadsConfig;
+pub use multi_head::MultiHead;
+pub use pattern::Pattern;
+pub use place::{Place, RelativePositions, Role, Widths};
+pub use scored::{ScoreConfig, Scored, ScoredConfig};
+pub use settings::{AttentionSettings, CacheSize, CommonSettings};
+pub use sliding_window::SlidingWindowConfig;
 
-/// Which attention a block has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum AttentionConfig {
-    /// Every query against every key it may see.
-    Full(FullAttentionConfig),
+use crate::{ConfigError, Initializer, Operations, Pass};
+
+/// Makes the enum of all settings, and the one way from it to a kind's answers.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident($config:ty),)*) => {
+        /// Which attention a block has.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        pub enum AttentionConfig {
+            $($(#[$about])* $kind($config),)*
+        }
+
+        impl AttentionConfig {
+            /// The settings of its kind.
+            pub fn settings(&self) -> &dyn AttentionSettings {
+                match self {
+                    $(Self::$kind(settings) => settings,)*
+                }
+            }
+
+            fn settings_mut(&mut self) -> &mut dyn AttentionSettings {
+                match self {
+                    $(Self::$kind(settings) => settings,)*
+                }
+            }
+        }
+    };
 }
 
-/// What the rest of a model asks of any attention. A new kind adds its arm to each, and nothing elsewhere.
+kinds! {
+    /// Every query against every key it may see.
+    Full(FullAttentionConfig),
+    /// Every query against the keys near it.
+    SlidingWindow(SlidingWindowConfig),
+    /// A score alone, without heads.
+    Scored(ScoredConfig),
+}
+
 impl AttentionConfig {
-    /// Whether the settings can work in a model of this width; `path` is where they stand.
-    pub fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
-        match self {
-            Self::Full(config) => config.validate(path, width),
-        }
+    /// Whether the settings can work in this place; `path` is where they stand.
+    pub fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
+        self.settings().validate(path, place)
     }
 
-    /// Width of one head.
-    pub fn head_width(&self, width: usize) -> usize {
-        match self {
-            Self::Full(config) => config.head_width(width),
-        }
+    /// Its heads, where it has some.
+    pub fn heads(&self) -> Option<HeadsConfig> {
+        self.settings().heads()
     }
 
     /// The same settings with implied sizes written out.
     #[must_use]
     pub fn canonical(&self, width: usize) -> Self {
-        match self {
-            Self::Full(config) => Self::Full(FullAttentionConfig {
-                key_value_heads: Some(config.key_value_heads()),
-                head_width: Some(config.head_width(width)),
-                ..config.clone()
-            }),
-        }
+        let mut config = self.clone();
+        config.settings_mut().write_out(width);
+        config
     }
 
     /// The same settings without dropout.
     #[must_use]
     pub fn without_dropout(&self) -> Self {
-        match self {
-            Self::Full(config) => Self::Full(FullAttentionConfig {
-                dropout: 0.0,
-                ..config.clone()
-            }),
+        let mut config = self.clone();
+        if let Some(dropout) = config.settings_mut().dropout_mut() {
+            *dropout = 0.0;
         }
+        config
     }
 
     /// Operations per token in a model of this width, at this length.
     pub fn operations(&self, width: usize, length: usize) -> Operations {
-        match self {
-            Self::Full(config) => config.operations(width, length),
-        }
+        self.settings().operations(width, length)
     }
 
-    /// Numbers that one more position adds to a cache.
-    pub fn cache_numbers(&self, width: usize) -> u64 {
-        match self {
-            Self::Full(config) => 2 * (config.key_value_heads() * config.head_width(width)) as u64,
-        }
+    /// What a cache holds for a layer of these settings.
+    pub fn cache(&self, width: usize) -> CacheSize {
+        self.settings().cache(width)
     }
 
     /// A few words for a person.
     pub fn describe(&self, width: usize) -> String {
+        self.settings().describe(width)
+    }
+}
+
+/// A sequence that is looked at, other than the one that asks.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// What is compared with, `[batch, keys, width]`.
+    pub keys: Tensor<3>,
+    /// What is gathered, `[batch, keys, width]`.
+    pub values: Tensor<3>,
+    /// Where padding leaves real positions, one range per batch row.
+    pub real: Option<Vec<Range<usize>>>,
+}
+
+impl Memory {
+    /// One sequence for both, without padding.
+    pub fn new(x: Tensor<3>) -> Self {
+        Self {
+            keys: x.clone(),
+            values: x,
+            real: None,
+        }
+    }
+}
+
+/// What an attention reads.
+#[derive(Clone, Debug)]
+pub struct AttentionInput {
+    /// What asks, `[batch, queries, width]`.
+    pub queries: Tensor<3>,
+    /// What is looked at; a layer whose role is not [`Role::Cross`] looks at the queries themselves.
+    pub memory: Option<Memory>,
+    /// The layer's number, for cache and observer.
+    pub layer: usize,
+}
+
+impl AttentionInput {
+    /// A sequence that looks at itself.
+    pub fn own(queries: Tensor<3>, layer: usize) -> Self {
+        Self {
+            queries,
+            memory: None,
+            layer,
+        }
+    }
+}
+
+/// Both sides of an attention, whichever sequence is looked at.
+pub(super) struct Sides {
+    pub queries: Tensor<3>,
+    pub keys: Tensor<3>,
+    pub values: Tensor<3>,
+    pub real: Option<Vec<Range<usize>>>,
+}
+
+impl AttentionInput {
+    /// Queries, keys and values before any projection.
+    ///
+    /// # Panics
+    /// When the role is [`Role::Cross`] and there is no memory, or the reverse.
+    fn sides(&self, role: Role, pass: &Pass) -> Sides {
+        let queries = self.queries.clone();
+        match (role, &self.memory) {
+            (Role::Cross, Some(memory)) => Sides {
+                queries,
+                keys: memory.keys.clone(),
+                values: memory.values.clone(),
+                real: memory.real.clone(),
+            },
+            (Role::Bidirectional | Role::Causal, None) => Sides {
+                keys: queries.clone(),
+                values: queries.clone(),
+                queries,
+                real: pass.real.clone(),
+            },
+            (Role::Cross, None) => panic!("attention: cross-attention has no memory"),
+            (_, Some(_)) => panic!("attention: {role:?} attention has a memory"),
+        }
+    }
+}
+
+/// What an attention gives.
+#[derive(Clone, Debug)]
+pub struct AttentionOutput {
+    /// `[batch, queries, width]`
+    pub output: Tensor<3>,
+    /// `[batch, heads, queries, keys]`, if the observer asked for them and the kind has them.
+    pub weights: Option<Tensor<4>>,
+}
+
+/// An attention of any kind.
+#[derive(Module, Debug)]
+pub enum Attention {
+    /// Projects to heads, which a pattern lets meet.
+    MultiHead(MultiHead),
+    /// A score of raw queries and keys.
+    Scored(Scored),
+}
+
+impl Attention {
+    /// Builds a layer, or says why it cannot be.
+    pub fn new(
+        config: &AttentionConfig,
+        place: &Place,
+        initial: &mut Initializer,
+    ) -> Result<Self, ConfigError> {
+        config.validate("attention", place)?;
+        Ok(config.settings().build(place, initial))
+    }
+
+    /// Lets the queries gather.
+    ///
+    /// # Panics
+    /// When the role is [`Role::Cross`] and there is no memory, or the reverse; or when shapes do not fit.
+    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
         match self {
-            Self::Full(config) => format!(
-                "full attention, {} heads of width {}, {} key-value heads",
-                config.heads,
-                config.head_width(width),
-                config.key_value_heads()
-            ),
+            Self::MultiHead(attention) => attention.forward(input, pass),
+            Self::Scored(attention) => attention.forward(input, pass),
         }
     }
 }

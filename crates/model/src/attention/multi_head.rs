@@ -1,179 +1,136 @@
-//! Multi-head attention (Vaswani et al. 2017), also with grouped key-value heads (Ainslie et al. 2023).
+//! Multi-head attention: projections around a pattern. Vaswani et al. 2017; grouped key-value heads, Ainslie et al. 2023.
 
-use attentive_tensor::{
-    Scores, apply_weights, attention, attention_weights, dropout, rotary, three_linears,
-};
+use attentive_tensor::{rotary, three_linears};
 use burn::module::Module;
 use burn::tensor::Tensor;
-use serde::{Deserialize, Serialize};
 
-use crate::checks::{probability, refuse, size};
-use crate::{ConfigError, Initializer, Linear, Operations, Pass};
+use super::pattern::{Call, Projected};
+use super::{AttentionInput, AttentionOutput, HeadsConfig, Memory, Pattern, Place, Role};
+use crate::{AttentionSite, Initializer, Linear, Pass};
 
-/// Settings of full softmax attention.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FullAttentionConfig {
-    /// Query heads.
-    pub heads: usize,
-    /// Key-value heads, each shared by `heads / key_value_heads` query heads; as many as `heads` unless said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_value_heads: Option<usize>,
-    /// Width of one head; the model's width divided by `heads` unless said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_width: Option<usize>,
-    /// Dropout on the attention weights.
-    #[serde(default)]
-    pub dropout: f64,
-    /// Whether the query, key and value maps have biases.
-    #[serde(default)]
-    pub bias: bool,
-    /// Whether the output map has a bias.
-    #[serde(default)]
-    pub output_bias: bool,
-}
-
-impl FullAttentionConfig {
-    /// Key-value heads, said or implied.
-    pub fn key_value_heads(&self) -> usize {
-        self.key_value_heads.unwrap_or(self.heads)
-    }
-
-    /// Width of one head, said or implied by the model's width.
-    pub fn head_width(&self, width: usize) -> usize {
-        self.head_width.unwrap_or(width / self.heads.max(1))
-    }
-
-    /// Whether the settings can work in a model of this width; `path` is where they stand.
-    pub(super) fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
-        size(&format!("{path}.heads"), self.heads)?;
-        probability(&format!("{path}.dropout"), self.dropout)?;
-        let (heads, shared) = (self.heads, self.key_value_heads());
-        if shared == 0 || !heads.is_multiple_of(shared) {
-            return refuse(
-                &format!("{path}.key_value_heads"),
-                format!("{shared} does not divide the {heads} heads"),
-            );
-        }
-        if self.head_width.is_none() && !width.is_multiple_of(heads) {
-            return refuse(
-                &format!("{path}.heads"),
-                format!(
-                    "{heads} does not divide the width {width}; say head_width, or choose a divisor"
-                ),
-            );
-        }
-        let head_width = self.head_width(width);
-        size(&format!("{path}.head_width"), head_width)?;
-        size(&format!("{path}.heads"), heads.saturating_mul(head_width))
-    }
-
-    /// Operations per token: four maps, and scores and weighted sums, where each query meets half of the positions.
-    pub(super) fn operations(&self, width: usize, length: usize) -> Operations {
-        let head_width = self.head_width(width) as u64;
-        let inner = self.heads as u64 * head_width;
-        let shared = self.key_value_heads() as u64 * head_width;
-        Operations {
-            weights: 4 * width as u64 * (inner + shared),
-            attention: 2 * inner * length as u64,
-        }
-    }
-}
-
-/// Projects to heads, attends, and projects back.
+/// Projects to heads, lets a pattern attend, and projects back.
 #[derive(Module, Debug)]
 pub struct MultiHead {
     query: Linear,
     key: Linear,
     value: Linear,
     output: Linear,
+    pattern: Pattern,
     #[module(skip)]
-    heads: usize,
-    #[module(skip)]
-    key_value_heads: usize,
+    heads: HeadsConfig,
     #[module(skip)]
     head_width: usize,
     #[module(skip)]
-    dropout: f64,
+    role: Role,
 }
 
 impl MultiHead {
-    /// Builds the layer; `residual_deviation` is the spread of the map that writes into the residual stream.
+    /// Builds the layer around `pattern`.
     pub fn new(
-        config: &FullAttentionConfig,
-        width: usize,
-        deviation: f64,
-        residual_deviation: f64,
+        heads: &HeadsConfig,
+        pattern: Pattern,
+        place: &Place,
         initial: &mut Initializer,
     ) -> Self {
-        let head_width = config.head_width(width);
-        let key_value_heads = config.key_value_heads();
-        let (inner, shared) = (config.heads * head_width, key_value_heads * head_width);
+        let (widths, deviation) = (place.widths, place.deviation);
+        let head_width = heads.head_width(widths.queries);
+        let inner = heads.heads * head_width;
+        let shared = heads.key_value_heads() * head_width;
         Self {
-            query: Linear::new(width, inner, config.bias, deviation, initial),
-            key: Linear::new(width, shared, config.bias, deviation, initial),
-            value: Linear::new(width, shared, config.bias, deviation, initial),
+            query: Linear::new(widths.queries, inner, heads.bias, deviation, initial),
+            key: Linear::new(widths.keys, shared, heads.bias, deviation, initial),
+            value: Linear::new(widths.values, shared, heads.bias, deviation, initial),
             output: Linear::new(
                 inner,
-                width,
-                config.output_bias,
-                residual_deviation,
+                widths.output,
+                heads.output_bias,
+                place.residual_deviation,
                 initial,
             ),
-            heads: config.heads,
-            key_value_heads,
+            pattern,
+            heads: *heads,
             head_width,
-            dropout: config.dropout,
+            role: place.role,
         }
     }
 
-    /// Self-attention of `x` `[batch, length, width]`, as layer number `layer`.
-    pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
-        let [batch, length, _] = x.dims();
-        let maps = [
-            self.query.operands(),
-            self.key.operands(),
-            self.value.operands(),
-        ];
+    /// Lets the queries gather.
+    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
+        let AttentionInput {
+            queries,
+            memory,
+            layer,
+        } = input;
+        let [batch, length, _] = queries.dims();
+        let real = match &memory {
+            Some(memory) => memory.real.clone(),
+            None => pass.real.clone(),
+        };
+        let heads = match (self.role, memory) {
+            (Role::Cross, Some(memory)) => self.project_two(queries, memory, layer, pass),
+            (Role::Bidirectional | Role::Causal, None) => self.project_one(queries, pass),
+            (role, _) => {
+                panic!("multi-head attention: {role:?} attention and its memory do not fit")
+            }
+        };
+        let call = Call {
+            site: AttentionSite {
+                layer,
+                role: self.role,
+            },
+            real,
+            dropout: self.heads.dropout,
+            pass,
+        };
+        let attended = self.pattern.attend(heads, call);
+        let inner = self.heads.heads * self.head_width;
+        let context = attended.context.swap_dims(1, 2);
+        AttentionOutput {
+            output: self.output.forward(context.reshape([batch, length, inner])),
+            weights: attended.weights,
+        }
+    }
+
+    /// Heads of a sequence that looks at itself.
+    fn project_one(&self, x: Tensor<3>, pass: &Pass) -> Projected {
+        let maps = [&self.query, &self.key, &self.value].map(Linear::operands);
         let [query, key, value] = three_linears(x, maps);
-        let mut query = self.split(query, self.heads);
-        let mut key = self.split(key, self.key_value_heads);
-        let mut value = self.split(value, self.key_value_heads);
+        let shared = self.heads.key_value_heads();
+        let mut heads = Projected {
+            query: self.split(query, self.heads.heads),
+            key: self.split(key, shared),
+            value: self.split(value, shared),
+        };
         if let Some(angles) = &pass.rotary {
-            query = rotary(query, angles);
-            key = rotary(key, angles);
+            heads.query = rotary(heads.query, angles);
+            heads.key = rotary(heads.key, angles);
         }
-        if let Some(cache) = pass.cache.as_deref_mut() {
-            (key, value) = cache.append(layer, key, value);
-        }
-        let context = self.attend(query, key, value, layer, pass);
-        let inner = self.heads * self.head_width;
-        self.output
-            .forward(context.swap_dims(1, 2).reshape([batch, length, inner]))
+        heads
     }
 
-    /// `[batch, heads, queries, head_width]`; the weights exist only when an observer asks for them.
-    fn attend(
+    /// Heads of a sequence that looks at another, whose keys and values a cache keeps from the first pass on.
+    fn project_two(
         &self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
+        queries: Tensor<3>,
+        memory: Memory,
         layer: usize,
         pass: &mut Pass,
-    ) -> Tensor<4> {
-        let scale = 1.0 / (self.head_width as f64).sqrt();
-        let scores = Scores::new(pass.mask.clone(), scale);
-        match pass.observer.as_deref_mut() {
-            Some(observer) if observer.wants_weights(layer) => {
-                let weights = attention_weights(query, key, &scores);
-                let weights = observer.weights(layer, weights);
-                let randomness = pass.randomness.as_deref_mut();
-                apply_weights(dropout(weights, self.dropout, randomness), value)
-            }
-            _ => {
-                let randomness = pass.randomness.as_deref_mut();
-                attention(query, key, value, &scores, self.dropout, randomness)
-            }
+    ) -> Projected {
+        let shared = self.heads.key_value_heads();
+        let project = || {
+            (
+                self.split(self.key.forward(memory.keys), shared),
+                self.split(self.value.forward(memory.values), shared),
+            )
+        };
+        let (key, value) = match pass.cache.as_deref_mut() {
+            Some(cache) => cache.memory(layer, project),
+            None => project(),
+        };
+        Projected {
+            query: self.split(self.query.forward(queries), self.heads.heads),
+            key,
+            value,
         }
     }
 

@@ -150,8 +150,9 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let [block] = config.blocks.as_slice() else {
         return None;
     };
-    let AttentionConfig::Full(attention) = &block.attention;
-    let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
+    let (AttentionConfig::Full(attention), FeedForwardConfig::Plain(feed_forward)) =
+        (&block.attention, &block.feed_forward)
+    else {
         return None;
     };
     let words = Words {

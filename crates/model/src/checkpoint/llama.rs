@@ -166,12 +166,15 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let [block] = config.blocks.as_slice() else {
         return None;
     };
-    let AttentionConfig::Full(attention) = &block.attention;
-    let (PositionsConfig::Rotary(rotary), FeedForwardConfig::Gated(feed_forward)) =
-        (&config.positions, &block.feed_forward)
+    let (
+        AttentionConfig::Full(attention),
+        PositionsConfig::Rotary(rotary),
+        FeedForwardConfig::Gated(feed_forward),
+    ) = (&block.attention, &config.positions, &block.feed_forward)
     else {
         return None;
     };
+    let heads = attention.shared();
     let words = Words {
         vocab_size: config.vocabulary,
         max_position_embeddings: config.length,
@@ -179,8 +182,8 @@ fn write(config: &ModelConfig) -> Option<Value> {
         intermediate_size: feed_forward.hidden_width,
         num_hidden_layers: block.repeat,
         num_attention_heads: attention.heads,
-        num_key_value_heads: Some(attention.key_value_heads()),
-        head_dim: Some(attention.head_width(config.width)),
+        num_key_value_heads: Some(heads.key_value_heads()),
+        head_dim: Some(heads.head_width(config.width)),
         hidden_act: activation_name(feed_forward.activation).to_owned(),
         attention_dropout: attention.dropout,
         attention_bias: attention.bias,

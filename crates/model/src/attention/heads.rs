@@ -1,0 +1,149 @@
+//! The settings that all attentions of heads share.
+
+use crate::checks::{probability, refuse, size};
+use crate::{ConfigError, Operations};
+
+/// Heads: how many, how wide, with which maps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadsConfig {
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads, each shared by `heads / key_value_heads` query heads.
+    pub key_value_heads: Option<usize>,
+    /// Width of one head; the model's width divided by `heads` unless said.
+    pub head_width: Option<usize>,
+    /// Dropout on the attention weights.
+    pub dropout: f64,
+    /// Whether the query, key and value maps have biases.
+    pub bias: bool,
+    /// Whether the output map has a bias.
+    pub output_bias: bool,
+}
+
+impl HeadsConfig {
+    /// Key-value heads, said or implied.
+    pub fn key_value_heads(&self) -> usize {
+        self.key_value_heads.unwrap_or(self.heads)
+    }
+
+    /// Width of one head, said or implied by the model's width.
+    pub fn head_width(&self, width: usize) -> usize {
+        self.head_width.unwrap_or(width / self.heads.max(1))
+    }
+
+    /// Whether the settings can work in a model of this width; `path` is where they stand.
+    pub(super) fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
+        size(&format!("{path}.heads"), self.heads)?;
+        probability(&format!("{path}.dropout"), self.dropout)?;
+        let (heads, shared) = (self.heads, self.key_value_heads());
+        if shared == 0 || !heads.is_multiple_of(shared) {
+            return refuse(
+                &format!("{path}.key_value_heads"),
+                format!("{shared} does not divide the {heads} heads"),
+            );
+        }
+        if self.head_width.is_none() && !width.is_multiple_of(heads) {
+            return refuse(
+                &format!("{path}.heads"),
+                format!(
+                    "{heads} does not divide the width {width}; say head_width, or choose a divisor"
+                ),
+            );
+        }
+        let head_width = self.head_width(width);
+        size(&format!("{path}.head_width"), head_width)?;
+        size(&format!("{path}.heads"), heads.saturating_mul(head_width))
+    }
+
+    /// Operations per token: four maps, and scores and weighted sums against `met` keys on average.
+    pub(super) fn operations(&self, width: usize, met: u64) -> Operations {
+        let head_width = self.head_width(width) as u64;
+        let inner = self.heads as u64 * head_width;
+        let shared = self.key_value_heads() as u64 * head_width;
+        Operations {
+            weights: 4 * width as u64 * (inner + shared),
+            attention: (4 * inner).saturating_mul(met),
+        }
+    }
+
+    /// Numbers that the keys and values of one position take.
+    pub(super) fn key_value_numbers(&self, width: usize) -> u64 {
+        2 * (self.key_value_heads() * self.head_width(width)) as u64
+    }
+
+    /// A few words for a person.
+    pub(super) fn describe(&self, kind: &str, width: usize) -> String {
+        format!(
+            "{kind}, {} heads of width {}, {} key-value heads",
+            self.heads,
+            self.head_width(width),
+            self.key_value_heads()
+        )
+    }
+}
+
+/// A struct of settings that has, besides fields of its own, those of [`HeadsConfig`]: recipes say them all in one line, and
+/// serde cannot both flatten a nested struct and refuse unknown keys.
+macro_rules! with_heads {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $($(#[$field_about:meta])* pub $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)*
+            /// Query heads.
+            pub heads: usize,
+            /// Key-value heads, each shared by `heads / key_value_heads` query heads; as many as `heads` unless said.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub key_value_heads: Option<usize>,
+            /// Width of one head; the model's width divided by `heads` unless said.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub head_width: Option<usize>,
+            /// Dropout on the attention weights.
+            #[serde(default)]
+            pub dropout: f64,
+            /// Whether the query, key and value maps have biases.
+            #[serde(default)]
+            pub bias: bool,
+            /// Whether the output map has a bias.
+            #[serde(default)]
+            pub output_bias: bool,
+        }
+
+        impl $name {
+            /// The settings that it shares with every attention of heads.
+            pub fn shared(&self) -> $crate::HeadsConfig {
+                $crate::HeadsConfig {
+                    heads: self.heads,
+                    key_value_heads: self.key_value_heads,
+                    head_width: self.head_width,
+                    dropout: self.dropout,
+                    bias: self.bias,
+                    output_bias: self.output_bias,
+                }
+            }
+        }
+
+        impl $crate::attention::settings::CommonSettings for $name {
+            fn dropout_mut(&mut self) -> Option<&mut f64> {
+                Some(&mut self.dropout)
+            }
+
+            fn heads(&self) -> Option<$crate::HeadsConfig> {
+                Some(self.shared())
+            }
+
+            fn write_out(&mut self, width: usize) {
+                let shared = self.shared();
+                self.key_value_heads = Some(shared.key_value_heads());
+                self.head_width = Some(shared.head_width(width));
+            }
+        }
+    };
+}
+pub(super) use with_heads;

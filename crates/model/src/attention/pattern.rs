@@ -6,7 +6,7 @@ use attentive_tensor::{
     Mask, Scores, apply_weights, attention, attention_weights, dropout, softmax,
 };
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Shape, Tensor};
 
 use super::Role;
 use super::full::Softmax;
@@ -156,7 +156,8 @@ pub(super) fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
     let [batch, heads, queries, keys] = scores.dims();
     let scores = match mask.forbidden(batch, queries, keys, &scores.device()) {
         Some(forbidden) => {
-            let forbidden = forbidden.expand([batch, heads, queries, keys]);
+            // A `Shape` and not an array, of which burn refuses a size of zero.
+            let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
             scores.mask_fill(forbidden, f32::NEG_INFINITY)
         }
         None => scores,

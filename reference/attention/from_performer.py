@@ -10,8 +10,8 @@ that head of that row of the batch, also when causal. Both are constants to the 
 out_i = sum_j (phi(q_i).phi(k_j)) v_j / sum_j phi(q_i).phi(k_j). Causal: the sums end at i, and 1e-6 is added to every
 feature of the sum of phi(k_j) below the line, but not above it.
 
-The package's mask zeroes padded values but not padded keys, so padding here is each row alone at its real length. Causal
-sums are then the same, but for the stabilizer, which does not see padding.
+The package's mask zeroes padded values but not padded keys, so padding here is each row alone at its real length:
+the stabilizer does not see padding either.
 """
 
 import importlib.metadata

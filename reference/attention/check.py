@@ -29,6 +29,7 @@ class File:
             metadata = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}
         self.config, self.role = json.loads(metadata["config"]), metadata["role"]
+        self.epsilons = json.loads(metadata.get("epsilons", "{}"))
         self.positions = json.loads(metadata.get("positions", "null"))
         self.tensors = {name: it.to(dtype) if it.is_floating_point() else it for name, it in tensors.items()}
         self.leaves = {
@@ -132,14 +133,14 @@ def performer(file: File):
 
     def features_of(x, dash, stabilizer):
         exponents = dash - (x * x).sum(-1, keepdim=True) / (2 * root**2) - stabilizer
-        return (exponents.exp() + 1e-4) / math.sqrt(len(features))
+        return (exponents.exp() + file.epsilons["features"]) / math.sqrt(len(features))
 
     phi_q = features_of(q, dash_q, dash_q.amax(-1, keepdim=True).detach())
     phi_k = torch.where(real, features_of(k, dash_k, largest_k), 0.0)
     products = (phi_q @ phi_k.mT) * file.seen()
     below = products.sum(-1, keepdim=True)
     if file.role == "causal":
-        below = below + 1e-6 * phi_q.sum(-1, keepdim=True)
+        below = below + file.epsilons["denominator"] * phi_q.sum(-1, keepdim=True)
     return file.out(products / below @ v), None
 
 

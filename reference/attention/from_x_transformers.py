@@ -70,7 +70,7 @@ def attention(
             )
         if config["kind"] == "argmax":
             best = between.pre_softmax_attn.topk(2).values
-            gaps = (best[..., 0] - best[..., 1])[..., 1:]
+            gaps = best[..., 0] - best[..., 1]
             assert gaps.min() > 1e-3, f"{name}: two keys score alike within {gaps.min():.1e}; draw again"
         return Result(output, between.post_softmax_attn)
 

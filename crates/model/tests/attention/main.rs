@@ -5,4 +5,5 @@
 
 mod checks;
 mod examples;
+mod golden;
 mod setting;

@@ -3,9 +3,9 @@
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, Scores, activate,
-    activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward, gated,
-    linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, ScoreBias, Scores,
+    activate, activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward,
+    gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -243,7 +243,29 @@ fn attentions() {
             [[2, 4, 9, 9], [2, 4, 9, 9], [2, 4, 9, 9], [1, 4, 9, 9]],
             |[q, k, v, bias], _| {
                 let scores = Scores {
-                    bias: Some(bias),
+                    bias: Some(ScoreBias::Pairs(bias)),
+                    ..scores.clone()
+                };
+                attention(q, k, v, &scores, 0.0, None)
+            },
+        );
+        check(
+            &format!("{name} with a bias of keys"),
+            [[2, 4, 9, 9], [2, 2, 9, 9], [2, 2, 9, 9], [2, 4, 1, 9]],
+            |[q, k, v, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Keys(bias.reshape([2, 4, 9]))),
+                    ..scores.clone()
+                };
+                attention(q, k, v, &scores, 0.0, None)
+            },
+        );
+        check(
+            &format!("{name} with a bias of distances"),
+            [[2, 4, 9, 9], [2, 2, 9, 9], [2, 2, 9, 9], [1, 1, 4, 17]],
+            |[q, k, v, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Distances(bias.reshape([4, 17]))),
                     ..scores.clone()
                 };
                 attention(q, k, v, &scores, 0.0, None)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
-use crate::{BlockConfig, FeedForwardConfig, NormConfig, PositionsConfig};
+use crate::{BlockConfig, NormConfig, PositionsConfig};
 
 /// Settings of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,9 +91,7 @@ impl ModelConfig {
         size("width", self.width)?;
         probability("embedding_dropout", self.embedding_dropout)?;
         positive("initial_deviation", self.initial_deviation)?;
-        if let PositionsConfig::Rotary(rotary) = &self.positions {
-            positive("positions.theta", rotary.theta)?;
-        }
+        self.positions.validate(self)?;
         if let Some(norm) = &self.final_norm {
             positive("final_norm.epsilon", norm.epsilon())?;
         }
@@ -110,29 +108,18 @@ impl ModelConfig {
         within(&format!("{path}.repeat"), block.repeat, MOST_BLOCKS)?;
         probability(&format!("{path}.dropout"), block.dropout)?;
         positive(&format!("{path}.norm.epsilon"), block.norm.epsilon())?;
-        let hidden = format!("{path}.feed_forward.hidden_width");
-        size(&hidden, block.feed_forward.hidden_width())?;
+        let feed_forward = format!("{path}.feed_forward");
+        block.feed_forward.validate(&feed_forward)?;
         let path = format!("{path}.attention");
         block.attention.validate(&path, self.width)?;
         let head_width = block.attention.head_width(self.width);
-        if let PositionsConfig::Rotary(_) = self.positions {
-            if !head_width.is_multiple_of(2) {
-                return refuse(
-                    &format!("{path}.head_width"),
-                    format!("{head_width} is odd, and rotary positions rotate pairs"),
-                );
-            }
-            if head_width != self.head_width() {
-                return refuse(
-                    &format!("{path}.head_width"),
-                    format!(
-                        "{head_width} differs from the first block's {}, and rotary positions are shared",
-                        self.head_width()
-                    ),
-                );
-            }
-        }
-        Ok(())
+        let heads = (block.attention.heads(), head_width);
+        self.positions.validate_block(&path, heads, self)
+    }
+
+    /// Query heads of the first block.
+    pub fn heads(&self) -> usize {
+        self.blocks[0].attention.heads()
     }
 
     /// Width of one head of the first block.
@@ -147,6 +134,7 @@ impl ModelConfig {
         for block in &self.blocks {
             let mut block = block.clone();
             block.attention = block.attention.canonical(self.width);
+            block.feed_forward = block.feed_forward.canonical();
             match config.blocks.last_mut() {
                 Some(last) if same_but_repeat(last, &block) => last.repeat += block.repeat,
                 _ => config.blocks.push(block),
@@ -174,17 +162,12 @@ impl ModelConfig {
             attention: 0,
         };
         for block in self.layer_blocks() {
-            let maps = match &block.feed_forward {
-                FeedForwardConfig::Plain(_) => 2,
-                FeedForwardConfig::Gated(_) => 3,
-            };
-            let hidden = block.feed_forward.hidden_width() as u64;
             let attention = block.attention.operations(self.width, self.length);
             // Settings that nobody can build may still be asked about; their sums stop at the largest number.
             total.weights = total
                 .weights
                 .saturating_add(attention.weights)
-                .saturating_add(2 * maps * width * hidden);
+                .saturating_add(block.feed_forward.operations(width));
             total.attention = total.attention.saturating_add(attention.attention);
         }
         total

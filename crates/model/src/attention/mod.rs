@@ -24,6 +24,13 @@ impl AttentionConfig {
         }
     }
 
+    /// Query heads.
+    pub fn heads(&self) -> usize {
+        match self {
+            Self::Full(config) => config.heads,
+        }
+    }
+
     /// Width of one head.
     pub fn head_width(&self, width: usize) -> usize {
         match self {

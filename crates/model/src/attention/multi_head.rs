@@ -162,7 +162,12 @@ impl MultiHead {
         pass: &mut Pass,
     ) -> Tensor<4> {
         let scale = 1.0 / (self.head_width as f64).sqrt();
-        let scores = Scores::new(pass.mask.clone(), scale);
+        let (queries, keys) = (query.dims()[2], key.dims()[2]);
+        let bias = pass.distance_bias.as_ref();
+        let scores = Scores {
+            bias: bias.map(|bias| bias.pairs(queries, keys)),
+            ..Scores::new(pass.mask.clone(), scale)
+        };
         match pass.observer.as_deref_mut() {
             Some(observer) if observer.wants_weights(layer) => {
                 let weights = attention_weights(query, key, &scores);

@@ -31,6 +31,7 @@ ACTIVATIONS = {
     "gelu": lambda x: F.gelu(x),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": lambda x: F.silu(x),
+    "sigmoid": lambda x: torch.sigmoid(x),
 }
 
 

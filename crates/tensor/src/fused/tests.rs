@@ -66,11 +66,12 @@ fn check<const N: usize, const D: usize, const E: usize>(
     }
 }
 
-const ACTIVATIONS: [Activation; 4] = [
+const ACTIVATIONS: [Activation; 5] = [
     Activation::Relu,
     Activation::Gelu,
     Activation::GeluTanh,
     Activation::Silu,
+    Activation::Sigmoid,
 ];
 
 fn row(x: Tensor<2>) -> Tensor<1> {

@@ -111,6 +111,7 @@ fn feed_forwards() -> Vec<Case> {
         Activation::Gelu,
         Activation::GeluTanh,
         Activation::Relu,
+        Activation::Sigmoid,
     ];
     let mut sizes: Vec<[usize; 4]> = Vec::new();
     for rows in [1, 4, 5, 6, 7, 13] {

@@ -107,6 +107,7 @@ fn activated(kind: Activation, x: &[f64]) -> Vec<f64> {
         Activation::Gelu => kernels::activation::Activation::Gelu,
         Activation::GeluTanh => kernels::activation::Activation::GeluTanh,
         Activation::Silu => kernels::activation::Activation::Silu,
+        Activation::Sigmoid => kernels::activation::Activation::Sigmoid,
     };
     let value = |x: &f64| kernels::activation::naive::value(kind, *x);
     x.iter().map(value).collect()

@@ -4,6 +4,7 @@
 
 mod limits;
 mod models;
+mod scaling;
 mod twins;
 
 use std::process::ExitCode;
@@ -28,6 +29,16 @@ fn main() -> ExitCode {
             "prefill" => models::prefill(&work),
             "decode" => models::decode(&work),
             "encoder" => models::encoder(&work),
+            "scaling" => scaling::list(),
+            other if other.starts_with("scaling:") => {
+                let mut parts = other.split(':').skip(1);
+                let (name, length) = (parts.next().unwrap_or_default(), parts.next());
+                let length = length.and_then(|length| length.parse().ok());
+                if !length.is_some_and(|length| scaling::measure(&work, name, length)) {
+                    eprintln!("unknown work item {work}");
+                    return ExitCode::from(2);
+                }
+            }
             other => match other
                 .strip_prefix("attention_")
                 .and_then(|n| n.parse().ok())

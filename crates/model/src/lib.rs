@@ -23,8 +23,9 @@ mod sublayer;
 
 pub use attention::{
     Attention, AttentionConfig, AttentionInput, AttentionOutput, AttentionSettings, CacheSize,
-    CommonSettings, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern, Place,
-    RelativePositions, Role, ScoreConfig, Scored, ScoredConfig, SlidingWindowConfig, Widths,
+    Call, CommonSettings, Context, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern,
+    Place, Projected, RelativePositions, Role, ScoreConfig, Scored, ScoredConfig,
+    SlidingWindowConfig, Widths,
 };
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues};

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
 pub use multi_head::MultiHead;
-pub use pattern::Pattern;
+pub use pattern::{Call, Context, Pattern, Projected};
 pub use place::{Place, RelativePositions, Role, Widths};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};

@@ -54,6 +54,11 @@ impl MultiHead {
         }
     }
 
+    /// What happens between the projections.
+    pub fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
     /// Lets the queries gather.
     pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
         let AttentionInput {

@@ -21,7 +21,7 @@ pub enum Pattern {
 
 impl Pattern {
     /// The context of each query.
-    pub(super) fn attend(&self, heads: Projected, call: Call) -> Context {
+    pub fn attend(&self, heads: Projected, call: Call) -> Context {
         match self {
             Self::Softmax(pattern) => pattern.attend(heads, call),
         }
@@ -60,7 +60,17 @@ pub struct Call<'a, 'p> {
     pub pass: &'a mut Pass<'p>,
 }
 
-impl Call<'_, '_> {
+impl<'a, 'p> Call<'a, 'p> {
+    /// A call without padding and without dropout.
+    pub fn new(site: AttentionSite, pass: &'a mut Pass<'p>) -> Self {
+        Self {
+            site,
+            real: pass.real.clone(),
+            dropout: 0.0,
+            pass,
+        }
+    }
+
     /// What the products of queries and keys are multiplied with.
     pub fn scale(&self, heads: &Projected) -> f64 {
         1.0 / (heads.query.dims()[3] as f64).sqrt()

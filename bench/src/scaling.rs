@@ -1,0 +1,149 @@
+//! Time and memory of every attention against the length, and of a convolution and a recurrent layer beside them.
+//!
+//! Attentions of heads are measured between their projections, which all have alike; the others as whole layers.
+
+use attentive::model::{
+    Attention, AttentionConfig, AttentionInput, AttentionSite, Call, Initializer, Linear, Pass,
+    Place, Projected, Role, Widths,
+};
+use attentive::tensor::{Device, Tensor};
+use burn::tensor::Distribution;
+
+use crate::report;
+
+const WIDTH: usize = 768;
+const HEADS: usize = 12;
+
+/// What is measured: its name, its role, its settings, and the longest sequence whose memory a plain machine has.
+#[rustfmt::skip]
+const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
+    ("full", Role::Bidirectional, r#"{ "kind": "full", "heads": 12 }"#, 16_384),
+    ("full_causal", Role::Causal, r#"{ "kind": "full", "heads": 12 }"#, 16_384),
+    ("sliding_window", Role::Bidirectional, r#"{ "kind": "sliding_window", "heads": 12, "window": 256 }"#, 16_384),
+    ("sliding_window_causal", Role::Causal, r#"{ "kind": "sliding_window", "heads": 12, "window": 256 }"#, 16_384),
+    ("scaled_dot", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#, 16_384),
+    ("additive", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 64 } }"#, 2_048),
+];
+
+/// Measures `scaling:NAME:LENGTH`; false if there is no such thing.
+pub fn measure(work: &str, name: &str, length: usize) -> bool {
+    let device = Device::flex();
+    let x = Tensor::random([1, length, WIDTH], Distribution::Normal(0.0, 1.0), &device);
+    let repeats = if length < 4096 { 5 } else { 2 };
+    match name {
+        "convolution" => {
+            let map = Linear::new(
+                3 * WIDTH,
+                WIDTH,
+                true,
+                0.02,
+                &mut Initializer::new(1, &device),
+            );
+            report(work, repeats, 1, 1.0, || drop(convolution(&map, x.clone())));
+        }
+        "recurrent" => {
+            let gru = Gru::new(&device);
+            report(work, repeats, 1, 1.0, || drop(gru.forward(x.clone())));
+        }
+        _ => {
+            let found = ATTENTIONS.iter().find(|it| it.0 == name && length <= it.3);
+            let Some((_, role, config, _)) = found else {
+                return false;
+            };
+            attention(work, *role, config, x, repeats);
+        }
+    }
+    true
+}
+
+/// Prints every name with its longest length.
+pub fn list() {
+    for (name, .., longest) in ATTENTIONS {
+        println!(
+            "{}",
+            serde_json::json!({ "name": name, "longest": longest })
+        );
+    }
+    for name in ["convolution", "recurrent"] {
+        println!("{}", serde_json::json!({ "name": name, "longest": 16_384 }));
+    }
+}
+
+fn attention(work: &str, role: Role, config: &str, x: Tensor<3>, repeats: usize) {
+    let [_, length, _] = x.dims();
+    let device = x.device();
+    let config: AttentionConfig = serde_json::from_str(config).expect("the settings are right");
+    let place = Place::new(role, Widths::all(WIDTH), length);
+    let layer = Attention::new(&config, &place, &mut Initializer::new(1, &device))
+        .expect("the settings fit the role");
+    let Attention::MultiHead(layer) = layer else {
+        report(work, repeats, 1, 1.0, || {
+            layer.forward(AttentionInput::own(x.clone(), 0), &mut Pass::default());
+        });
+        return;
+    };
+    let heads = || {
+        let shape = [1, HEADS, length, WIDTH / HEADS];
+        Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), &device)
+    };
+    let projected = Projected {
+        query: heads(),
+        key: heads(),
+        value: heads(),
+    };
+    report(work, repeats, 1, 1.0, || {
+        let pass = &mut Pass::default();
+        let call = Call::new(AttentionSite { layer: 0, role }, pass);
+        layer.pattern().attend(projected.clone(), call);
+    });
+}
+
+/// Three neighbouring positions, mapped together.
+fn convolution(map: &Linear, x: Tensor<3>) -> Tensor<3> {
+    let [batch, length, width] = x.dims();
+    let edge = Tensor::zeros([batch, 1, width], &x.device());
+    let padded = Tensor::cat(vec![edge.clone(), x, edge], 1);
+    let shifted = |from| padded.clone().narrow(1, from, length);
+    map.forward(Tensor::cat(vec![shifted(0), shifted(1), shifted(2)], 2))
+}
+
+/// A gated recurrent unit. Cho et al. 2014.
+struct Gru {
+    input: Linear,
+    hidden: Linear,
+}
+
+impl Gru {
+    fn new(device: &Device) -> Self {
+        let initial = &mut Initializer::new(1, device);
+        Self {
+            input: Linear::new(WIDTH, 3 * WIDTH, true, 0.02, initial),
+            hidden: Linear::new(WIDTH, 3 * WIDTH, true, 0.02, initial),
+        }
+    }
+
+    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, length, width] = x.dims();
+        let inputs = self.input.forward(x);
+        let mut state = Tensor::<2>::zeros([batch, width], &inputs.device());
+        let mut states = Vec::with_capacity(length);
+        for position in 0..length {
+            let input = inputs
+                .clone()
+                .narrow(1, position, 1)
+                .reshape([batch, 3 * width]);
+            let hidden = self.hidden.forward(state.clone());
+            let third = |x: &Tensor<2>, index: usize| x.clone().narrow(1, index * width, width);
+            let reset = sigmoid(third(&input, 0) + third(&hidden, 0));
+            let update = sigmoid(third(&input, 1) + third(&hidden, 1));
+            let new = (third(&input, 2) + reset * third(&hidden, 2)).tanh();
+            state = new.clone() + update * (state - new);
+            states.push(state.clone().reshape([batch, 1, width]));
+        }
+        Tensor::cat(states, 1)
+    }
+}
+
+fn sigmoid(x: Tensor<2>) -> Tensor<2> {
+    burn::tensor::activation::sigmoid(x)
+}

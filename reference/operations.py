@@ -53,6 +53,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     families = [linears, sums_and_norms, activations, softmaxes, rotaries, embeddings, cross_entropies, attentions, weights]
+    families += [log_sums]
     cases = [case for family in families for case in family()]
     assert len({case.name for case in cases}) == len(cases), "two cases have one name"
     tensors: Tensors = {}
@@ -443,11 +444,14 @@ class Heads:
             return bias[:, key - query + self.queries - 1][None]
         return bias
 
-    def weights(self, query, key, bias=None) -> torch.Tensor:
+    def scores(self, query, key, bias=None) -> torch.Tensor:
         key = key.repeat_interleave(self.heads // self.key_value_heads, dim=1)
         scores = query @ key.transpose(2, 3) * self.scale
         scores = scores if bias is None else scores + self.of_pairs(bias)
-        return softmax(scores.masked_fill(~self.allowed(), MINUS_INFINITY))
+        return scores.masked_fill(~self.allowed(), MINUS_INFINITY)
+
+    def weights(self, query, key, bias=None) -> torch.Tensor:
+        return softmax(self.scores(query, key, bias))
 
     def attention(self, query, key, value, bias=None) -> torch.Tensor:
         """PyTorch's own attention, which must agree with the weights above."""
@@ -458,6 +462,9 @@ class Heads:
         value = value.repeat_interleave(self.heads // self.key_value_heads, dim=1)
         torch.testing.assert_close(context, self.weights(query, key, bias) @ value)
         return context
+
+    def attention_with_log_sums(self, query, key, value, bias=None) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.attention(query, key, value, bias), self.scores(query, key, bias).logsumexp(-1)
 
 
 def attentions() -> Iterator[Case]:
@@ -524,6 +531,51 @@ def attentions() -> Iterator[Case]:
     }.items():
         name = f"attention.{name}"
         yield Case(name, "attention", heads.inputs(name, values=True), heads.attention, heads.settings())
+
+
+def log_sums() -> Iterator[Case]:
+    # Log-sums of minus infinity cannot be stored: every query sees something.
+    for name, heads, unread in [
+        ("one_number", Heads(1, 1, heads=1, key_value_heads=1, width=1, value_width=1), ()),
+        ("plain", Heads(7, 5, batch=2, heads=3, key_value_heads=3, width=5, value_width=3), ()),
+        ("grouped", Heads(9, 9, batch=2, heads=4, causal=True), ()),
+        ("one_query", Heads(1, 13, batch=2, heads=4, causal=True), ()),
+        ("all_masks", Heads(4, 9, batch=2, heads=4, causal=True, window=4, ranges=[[0, 9], [3, 8]]), ()),
+        ("bias", Heads(5, 7, batch=2, bias=(1, 2)), ()),
+        ("bias_of_keys", Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2, 5]), ()),
+        ("bias_of_distances", Heads(7, 7, heads=4, causal=True, bias=(1, 4), bias_of="distances"), ()),
+        ("large_scores", Heads(5, 7, scale=4.0), ()),
+        ("past_a_block", Heads(49, 129, heads=1, key_value_heads=1, width=3, value_width=2, causal=True), ()),
+        ("context_unread", Heads(5, 7, batch=2, heads=4), (0,)),
+        ("log_sums_unread", Heads(5, 7, batch=2, heads=4), (1,)),
+    ]:
+        name = f"attention_with_log_sums.{name}"
+        inputs = heads.inputs(name, values=True)
+        function = heads.attention_with_log_sums
+        yield Case(name, "attention_with_log_sums", inputs, function, heads.settings(), unread)
+    for name, parts, sizes, unseen in [
+        ("one_part", 1, (2, 3, 5, 4), []),
+        ("two_parts", 2, (2, 3, 5, 4), []),
+        ("one_number", 2, (1, 1, 1, 1), []),
+        ("four_parts", 4, (1, 2, 7, 3), []),
+        # (part, query) of which nothing was seen.
+        ("parts_that_saw_nothing", 3, (2, 2, 5, 3), [(0, 0), (1, 0), (2, 1), (0, 3)]),
+    ]:
+        name = f"merge_attended.{name}"
+        shapes = {f"context{part}": sizes for part in range(parts)}
+        shapes |= {f"log_sums{part}": sizes[:3] for part in range(parts)}
+        inputs = draw(name, shapes)
+        for part, query in unseen:
+            inputs[f"log_sums{part}"][:, :, query] = MINUS_INFINITY
+            inputs[f"context{part}"][:, :, query] = 0
+
+        def function(parts=parts, **inputs):
+            log_sums = torch.stack([inputs[f"log_sums{part}"] for part in range(parts)])
+            contexts = torch.stack([inputs[f"context{part}"] for part in range(parts)])
+            shares = torch.softmax(log_sums, 0)
+            return (contexts * shares[..., None]).sum(0), log_sums.logsumexp(0)
+
+        yield Case(name, "merge_attended", inputs, function)
 
 
 def weights() -> Iterator[Case]:

@@ -23,7 +23,9 @@ mod softmax;
 
 pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
-pub use attention::{apply_weights, attention, attention_weights};
+pub use attention::{
+    Attended, apply_weights, attention, attention_weights, attention_with_log_sums, merge_attended,
+};
 pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
 pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;

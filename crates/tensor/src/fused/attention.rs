@@ -1,29 +1,27 @@
 //! Attention of heads, wherever their rows stand: a view of a projection needs no copy.
 
-use std::ops::Range;
-
 use attentive_kernels::attention::{
     self, Attended as Results, Bias, BiasOf, Heads, Masking, Options, Shape, Strides, Upstream,
     WeightDropout,
 };
 use attentive_kernels::dropout::Dropout;
 use attentive_kernels::elementwise;
-use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops};
+use burn::backend::autodiff::{Autodiff, NodeId};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
+use super::outputs::{Slots, record_several};
 use super::{buffer, dense, is_present, keep, numbers, record, recycle, tensor};
+use crate::Mask;
 
-/// All that decides an attention besides queries, keys and values.
+/// All that decides an attention besides queries, keys, values and the bias.
 #[derive(Clone, Debug)]
 pub(crate) struct AttentionOptions {
     pub scale: f64,
-    pub causal: bool,
-    pub window: Option<usize>,
-    pub keys: Option<Vec<Range<usize>>>,
+    pub mask: Mask,
     pub dropout: Option<(f64, [u32; 2])>,
 }
 
@@ -32,9 +30,9 @@ impl AttentionOptions {
         Options {
             scale: self.scale as f32,
             mask: Masking {
-                causal: self.causal,
-                window: self.window,
-                keys: self.keys.as_deref(),
+                causal: self.mask.is_causal(),
+                window: self.mask.window(),
+                keys: self.mask.keys(),
             },
             bias,
             dropout: self.dropout.map(|(probability, key)| WeightDropout {
@@ -49,6 +47,14 @@ impl AttentionOptions {
 pub(super) struct Attended {
     pub context: FlexTensor,
     pub log_sums: Vec<f32>,
+}
+
+impl Attended {
+    /// The context and the log-sums, `[batch, heads, queries]`.
+    pub fn into_tensors(self) -> (FlexTensor, FlexTensor) {
+        let rows = self.context.layout().shape()[..3].to_vec();
+        (self.context, tensor(self.log_sums, rows))
+    }
 }
 
 pub(super) fn forward(
@@ -85,35 +91,63 @@ pub(super) fn forward(
     }
 }
 
+type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+
+/// Attention of query, key, value and bias.
 pub(super) fn tracked<C: CheckpointStrategy>(
-    query: FloatTensor<Autodiff<Flex, C>>,
-    key: FloatTensor<Autodiff<Flex, C>>,
-    value: FloatTensor<Autodiff<Flex, C>>,
-    bias: FloatTensor<Autodiff<Flex, C>>,
+    operands: [Tracked<C>; 4],
     options: AttentionOptions,
-) -> FloatTensor<Autodiff<Flex, C>> {
-    let (query, query_node) = query.into_parts();
-    let (key, key_node) = key.into_parts();
-    let (value, value_node) = value.into_parts();
-    let (bias, bias_node) = bias.into_parts();
+) -> Tracked<C> {
+    let (nodes, saved) = attended::<C>(operands, options);
+    let context = saved.context.clone();
+    record::<C, _, 4>(Attention, nodes, context, || saved)
+}
+
+/// The same, and the log-sums of its rows.
+pub(super) fn tracked_with_log_sums<C: CheckpointStrategy>(
+    operands: [Tracked<C>; 4],
+    options: AttentionOptions,
+) -> [Tracked<C>; 2] {
+    let (nodes, saved) = attended::<C>(operands, options);
+    let outputs = Attended {
+        context: saved.context.clone(),
+        log_sums: saved.log_sums.clone(),
+    };
+    let outputs = outputs.into_tensors().into();
+    record_several::<C, _, 4, 2>(AttentionWithLogSums, nodes, outputs, |slots| (saved, slots))
+}
+
+/// The forward pass: the inputs' nodes, and what the backward pass needs.
+fn attended<C: CheckpointStrategy>(
+    operands: [Tracked<C>; 4],
+    options: AttentionOptions,
+) -> ([NodeGuard; 4], Saved) {
+    let [
+        (query, query_node),
+        (key, key_node),
+        (value, value_node),
+        (bias, bias_node),
+    ] = operands.map(Tracked::<C>::into_parts);
     let [query, key, value] = [&query, &key, &value].map(rows_dense);
     let bias = dense(&bias);
     let Attended { context, log_sums } = forward(&query, &key, &value, &bias, &options);
-    let state = || Saved {
+    let saved = Saved {
         query,
         key,
         value,
         bias,
-        context: context.clone(),
+        context,
         log_sums,
         options,
     };
-    let nodes = [query_node, key_node, value_node, bias_node];
-    record::<C, _, 4>(Attention, nodes, context.clone(), state)
+    ([query_node, key_node, value_node, bias_node], saved)
 }
 
 #[derive(Debug)]
 struct Attention;
+
+#[derive(Debug)]
+struct AttentionWithLogSums;
 
 #[derive(Clone, Debug)]
 struct Saved {
@@ -130,8 +164,41 @@ impl Backward<Flex, 4> for Attention {
     type State = Saved;
 
     fn backward(self, ops: Ops<Saved, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let saved = ops.state;
-        let upstream = rows_dense(&gradients.consume::<Flex>(&ops.node));
+        let upstream = gradients.consume::<Flex>(&ops.node);
+        let parents = ops.parents.map(|it| it.map(|parent| parent.id));
+        ops.state.send_back(upstream, None, parents, gradients);
+    }
+}
+
+impl Backward<Flex, 4> for AttentionWithLogSums {
+    type State = (Saved, Slots);
+
+    fn backward(self, ops: Ops<Self::State, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        gradients.consume::<Flex>(&ops.node);
+        let parents = ops.parents.map(|it| it.map(|parent| parent.id));
+        let (saved, slots) = ops.state;
+        let [upstream, log_sums] = slots.take();
+        // Nobody may have read the context.
+        let upstream = upstream.unwrap_or_else(|| {
+            let shape = saved.context.layout().shape().clone();
+            tensor(vec![0.0; shape.num_elements()], shape)
+        });
+        saved.send_back(upstream, log_sums, parents, gradients);
+    }
+}
+
+impl Saved {
+    /// Makes the gradients of query, key, value and bias of those of the context and the log-sums.
+    fn send_back(
+        self,
+        upstream: FlexTensor,
+        log_sums_upstream: Option<FlexTensor>,
+        parents: [Option<NodeId>; 4],
+        gradients: &mut Gradients,
+    ) {
+        let saved = self;
+        let upstream = rows_dense(&upstream);
+        let log_sums_upstream = log_sums_upstream.map(|it| dense(&it));
         let shape = shape(&saved.query, &saved.key, &saved.value);
         let Shape {
             batch,
@@ -145,10 +212,9 @@ impl Backward<Flex, 4> for Attention {
         let mut dquery = buffer(batch * query_heads * queries * head_width);
         let mut dkey = buffer(batch * key_value_heads * keys * head_width);
         let mut dvalue = buffer(batch * key_value_heads * keys * value_width);
-        let [.., bias_parent] = &ops.parents;
-        let mut dbias = bias_parent
-            .as_ref()
-            .map(|_| buffer(batch * query_heads * bias_sizes(&saved.bias).1[2]));
+        let [.., bias_parent] = parents;
+        let mut dbias =
+            bias_parent.map(|_| buffer(batch * query_heads * bias_sizes(&saved.bias).1[2]));
         attention::backward(
             &shape,
             [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
@@ -158,7 +224,7 @@ impl Backward<Flex, 4> for Attention {
             },
             Upstream {
                 context: heads(&upstream),
-                log_sums: None,
+                log_sums: log_sums_upstream.as_ref().map(numbers),
             },
             &saved.options.for_kernel(repeated(&saved.bias)),
             attention::Gradients {
@@ -189,9 +255,9 @@ impl Backward<Flex, 4> for Attention {
             )),
             dbias.map(|dbias| summed(dbias, &shape, &saved.bias)),
         ];
-        for (parent, slopes) in ops.parents.iter().zip(slopes) {
+        for (parent, slopes) in parents.into_iter().zip(slopes) {
             if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                gradients.register::<Flex>(parent.id, slopes);
+                gradients.register::<Flex>(parent, slopes);
             }
         }
         let Saved {
@@ -203,6 +269,7 @@ impl Backward<Flex, 4> for Attention {
             ..
         } = saved;
         recycle([query, key, value, context, upstream]);
+        recycle(log_sums_upstream);
         keep(log_sums);
     }
 }

@@ -1,7 +1,7 @@
 //! Tensors of the high-level functions on their way to the operations and back.
 
 use super::*;
-use crate::{LinearMap, ScoreBias};
+use crate::{Attended, LinearMap, ScoreBias};
 
 /// What stands for a tensor that is not there.
 fn absent<const D: usize>(device: &Device) -> Tensor<D> {
@@ -130,6 +130,28 @@ pub(crate) fn attend(
         bias,
         options,
     ))
+}
+
+/// Attention of heads, with the log-sums of its rows.
+pub(crate) fn attend_with_log_sums(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    bias: Option<ScoreBias>,
+    options: AttentionOptions,
+) -> Attended {
+    let bias = score_bias(bias, &query.device());
+    let (context, log_sums) = Dispatch::fused_attention_with_log_sums(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        value.into_dispatch(),
+        bias,
+        options,
+    );
+    Attended {
+        context: Tensor::from_dispatch(context),
+        log_sums: Tensor::from_dispatch(log_sums),
+    }
 }
 
 /// A bias on scores, whose number of axes says what it is of.

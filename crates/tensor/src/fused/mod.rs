@@ -107,6 +107,15 @@ pub(crate) trait FusedOps: Backend {
         options: AttentionOptions,
     ) -> FloatTensor<Self>;
 
+    /// Attention of heads, and the log-sums of its rows, `[batch, heads, queries]`.
+    fn fused_attention_with_log_sums(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
     /// Mean cross-entropy of rows.
     fn fused_cross_entropy(
         logits: FloatTensor<Self>,
@@ -234,6 +243,18 @@ impl FusedOps for Flex {
         attended.context
     }
 
+    fn fused_attention_with_log_sums(
+        query: FlexTensor,
+        key: FlexTensor,
+        value: FlexTensor,
+        bias: FlexTensor,
+        options: AttentionOptions,
+    ) -> (FlexTensor, FlexTensor) {
+        let attended = attention::forward(&query, &key, &value, &bias, &options);
+        recycle([query, key, value]);
+        attended.into_tensors()
+    }
+
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
         let judged = cross_entropy::forward(&logits, &targets, smoothing);
         recycle([logits]);
@@ -331,7 +352,17 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         bias: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> FloatTensor<Self> {
-        attention::tracked::<C>(query, key, value, bias, options)
+        attention::tracked::<C>([query, key, value, bias], options)
+    }
+
+    fn fused_attention_with_log_sums(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        attention::tracked_with_log_sums::<C>([query, key, value, bias], options).into()
     }
 
     fn fused_cross_entropy(

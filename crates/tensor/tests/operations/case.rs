@@ -101,6 +101,9 @@ pub enum Operation {
         label_smoothing: f64,
     },
     Attention(Attention),
+    AttentionWithLogSums(Attention),
+    /// As many parts as there are inputs `context0`, `context1` and so on.
+    MergeAttended,
     AttentionWeights(Attention),
     ApplyWeights,
 }

@@ -9,6 +9,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = attentions();
     cases.extend(attentions_with_dropout());
     cases.extend(biases());
+    cases.extend(log_sums());
     cases
 }
 
@@ -202,6 +203,36 @@ fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<Bias>) ->
     draw(&format!("attention, {name}"), operation, &inputs)
 }
 
+/// The same attention, of which the log-sums are read too.
+fn with_log_sums(case: Case) -> Case {
+    let Operation::Attention(settings) = case.operation else {
+        panic!("{} is no attention", case.name);
+    };
+    let inputs: Vec<(&str, &[usize])> = case
+        .inputs
+        .iter()
+        .map(|(name, array)| (name.as_str(), array.shape.as_slice()))
+        .collect();
+    let name = format!("{} with log-sums", case.name);
+    draw(&name, Operation::AttentionWithLogSums(settings), &inputs)
+}
+
+fn log_sums() -> Vec<Case> {
+    let settings = |causal, dropout| Attention {
+        scale: 0.4,
+        causal,
+        dropout,
+        ..Attention::default()
+    };
+    let bias = Some(Bias::Distances(2));
+    let cases = [
+        attend("131", &settings(true, 0.0), [1, 2, 1, 131, 131, 2, 2], None),
+        attend("1 by 3", &settings(false, 0.0), [2, 4, 2, 1, 3, 2, 3], None),
+        attend("9", &settings(true, 0.3), [2, 2, 2, 9, 9, 3, 3], bias),
+    ];
+    cases.map(with_log_sums).into()
+}
+
 /// Attention with each axis in turn of no length, and the sizes of its output.
 pub fn empty() -> Vec<(Case, Vec<usize>)> {
     let mut cases = Vec::new();
@@ -246,6 +277,11 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
                 let name = format!("no {axis}, {settings:?}, {bias:?}");
                 let case = attend(&name, &settings, sizes, Some(bias));
                 cases.push((case, context.clone()));
+            }
+            // Without keys, log-sums are minus infinity, which no upstream can be multiplied with.
+            if axis != "keys" && !causal && window.is_none() {
+                let case = attend(&name, &settings, sizes, bias);
+                cases.push((with_log_sums(case), vec![batch, heads, queries]));
             }
             let operation = Operation::AttentionWeights(settings);
             let name = format!("attention weights, {name}");

@@ -7,6 +7,7 @@ mod checks;
 mod drawn;
 mod edges;
 mod golden;
+mod merged;
 mod ours;
 mod refused;
 mod shared;

@@ -6,10 +6,10 @@ mod exactly;
 use std::collections::BTreeMap;
 
 use attentive_tensor::{
-    Device, Int, LinearMap, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, TensorData,
-    activate, activated_linear, add, apply_weights, attention, attention_weights, cross_entropy,
-    dropout, embedding, feed_forward, gated, linear, norm, norm_beside, norm_of_sum, rotary,
-    softmax, three_linears,
+    Attended, Device, Int, LinearMap, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor,
+    TensorData, activate, activated_linear, add, apply_weights, attention, attention_weights,
+    attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear,
+    merge_attended, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
@@ -128,6 +128,26 @@ impl Pass<'_> {
                     Some(randomness),
                 );
                 self.output(context);
+            }
+            Operation::AttentionWithLogSums(settings) => {
+                let scores = self.scores(settings.scale, settings.mask());
+                let [query, key, value] = ["query", "key", "value"].map(|it| self.input(it));
+                let (dropout, randomness) = (settings.dropout, Some(&mut randomness()));
+                let attended =
+                    attention_with_log_sums(query, key, value, &scores, dropout, randomness);
+                self.output(attended.context);
+                self.output(attended.log_sums);
+            }
+            Operation::MergeAttended => {
+                let part = |index: usize| {
+                    Some(Attended {
+                        context: self.optional(&format!("context{index}"))?,
+                        log_sums: self.input(&format!("log_sums{index}")),
+                    })
+                };
+                let merged = merge_attended((0..).map_while(part).collect());
+                self.output(merged.context);
+                self.output(merged.log_sums);
             }
             Operation::AttentionWeights(settings) => {
                 let scores = self.scores(settings.scale, settings.mask());

@@ -4,10 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use attentive_tensor::{
-    Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
-    RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add, apply_weights,
-    attention, attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear,
-    norm, norm_beside, norm_of_sum, rotary, three_linears,
+    Activation, AdamWState, AdamWStep, Attended, Device, Int, LinearMap, Mask, NormKind,
+    NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add,
+    apply_weights, attention, attention_weights, attention_with_log_sums, cross_entropy, dropout,
+    embedding, feed_forward, gated, linear, merge_attended, norm, norm_beside, norm_of_sum, rotary,
+    three_linears,
 };
 
 /// An operation, what its message must hold besides its name, and the call.
@@ -118,7 +119,12 @@ pub fn shapes() -> Vec<Refusal> {
 pub fn numbers() -> Vec<Refusal> {
     let ids = |id: i32| Tensor::<2, Int>::from_ints([[0, id]], &Device::flex());
     let targets = |id: i32| Tensor::<1, Int>::from_ints([0, id], &Device::flex());
-    let calls: [(_, _, Box<dyn Fn()>); 8] = [
+    let calls: [(_, _, Box<dyn Fn()>); 9] = [
+        (
+            "merge_attended",
+            ["no", "parts"],
+            Box::new(|| drop(merge_attended(Vec::new()))),
+        ),
         (
             "dropout",
             ["1", "[0, 1)"],
@@ -323,9 +329,34 @@ fn attentions(refuse: Refuse) {
             }),
         );
         refuse(
+            "attention_with_log_sums",
+            holds,
+            Box::new(move || {
+                attention_with_log_sums(query(), ones(key), ones(key), &plain(), 0.0, None);
+            }),
+        );
+        refuse(
             "attention_weights",
             holds,
             Box::new(move || drop(attention_weights(query(), ones(key), &plain()))),
+        );
+    }
+    for (context, log_sums, holds) in [
+        ([2, 4, 3, 1], [2, 4, 3], ["[2, 4, 3, 6]", "[2, 4, 3, 1]"]),
+        ([2, 4, 3, 6], [2, 4, 1], ["[2, 4, 3, 6]", "[2, 4, 1]"]),
+        ([1, 4, 3, 6], [1, 4, 3], ["[2, 4, 3, 6]", "[1, 4, 3, 6]"]),
+    ] {
+        refuse(
+            "merge_attended",
+            holds,
+            Box::new(move || {
+                let part = |context, log_sums| Attended {
+                    context: ones(context),
+                    log_sums: ones(log_sums),
+                };
+                let first = part([2, 4, 3, 6], [2, 4, 3]);
+                merge_attended(vec![first, part(context, log_sums)]);
+            }),
         );
     }
     for (value, holds) in [

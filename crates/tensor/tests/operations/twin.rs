@@ -75,6 +75,13 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
             drop_weights(settings, &mut weights.numbers);
             weighted(&weights, input("value"))
         }
+        Operation::AttentionWithLogSums(settings) => {
+            let log_sums = scores(settings, inputs).rows().map(log_sum).collect();
+            let mut weights = weights(settings, inputs);
+            drop_weights(settings, &mut weights.numbers);
+            return vec![weighted(&weights, input("value")), log_sums];
+        }
+        Operation::MergeAttended => return merged(inputs),
         Operation::AttentionWeights(settings) => weights(settings, inputs).numbers,
         Operation::ApplyWeights => weighted(input("weights"), input("value")),
     };
@@ -141,8 +148,46 @@ fn mean_cross_entropy(logits: &Array, targets: &[i64], smoothing: f64) -> f64 {
     losses.iter().sum::<f64>() / counted.max(1) as f64
 }
 
+/// The logarithm of the sum of exponentials.
+fn log_sum(row: &[f64]) -> f64 {
+    let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    match largest {
+        f64::NEG_INFINITY => largest,
+        _ => largest + row.iter().map(|it| (it - largest).exp()).sum::<f64>().ln(),
+    }
+}
+
+/// Context and log-sums of all parts together.
+fn merged(inputs: &Arrays) -> Vec<Vec<f64>> {
+    let parts = |name: &str| -> Vec<&Array> {
+        let part = |index: usize| inputs.get(&format!("{name}{index}"));
+        (0..).map_while(part).collect()
+    };
+    let (contexts, log_sums) = (parts("context"), parts("log_sums"));
+    let width = contexts[0].width();
+    let mut outputs = [vec![0.0; contexts[0].numbers.len()], Vec::new()];
+    for row in 0..log_sums[0].numbers.len() {
+        let logs: Vec<f64> = log_sums.iter().map(|part| part.numbers[row]).collect();
+        let total = log_sum(&logs);
+        outputs[1].push(total);
+        for (context, log) in contexts.iter().zip(logs) {
+            for place in row * width..(row + 1) * width {
+                outputs[0][place] += context.numbers[place] * (log - total).exp();
+            }
+        }
+    }
+    outputs.into()
+}
+
 /// The attention weights, `[batch, heads, queries, keys]`, before dropout.
 fn weights(settings: &Attention, inputs: &Arrays) -> Array {
+    let mut weights = scores(settings, inputs);
+    weights.numbers = kernels::softmax::naive::softmax(&weights.numbers, weights.width());
+    weights
+}
+
+/// The scores, minus infinity where nothing may be seen.
+fn scores(settings: &Attention, inputs: &Arrays) -> Array {
     let (query, key) = (&inputs["query"], &inputs["key"]);
     let [batch, heads, queries, width] = query.dims();
     let [_, key_value_heads, keys, _] = key.dims();
@@ -178,7 +223,7 @@ fn weights(settings: &Attention, inputs: &Arrays) -> Array {
     }
     Array {
         shape: vec![batch, heads, queries, keys],
-        numbers: kernels::softmax::naive::softmax(&scores, keys),
+        numbers: scores,
     }
 }
 

@@ -8,11 +8,11 @@
 //!  key-value       0     1        keys    [batch, 2, keys, width]
 //! ```
 
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::Tensor;
 
 use crate::exactly::Exactly;
 use crate::fused::{self, AttentionOptions};
-use crate::{Mask, Randomness, dropout, softmax};
+use crate::{Mask, Randomness, dropout, masked_softmax};
 
 /// The context of each query, `[batch, heads, queries, value_width]`.
 ///
@@ -128,7 +128,6 @@ pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> T
     scores.check("attention_weights", &query, &key);
     let [batch, heads, queries, head_width] = query.dims();
     let [_, key_value_heads, keys, _] = key.dims();
-    let device = query.device();
     let group = heads / key_value_heads;
     let products = (query * scores.scale)
         .reshape(Exactly([
@@ -143,15 +142,7 @@ pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> T
         Some(bias) => products + bias.clone(),
         None => products,
     };
-    let products = match scores.mask.forbidden(batch, queries, keys, &device) {
-        Some(forbidden) => {
-            // A `Shape` and not an array, of which burn refuses a size of zero.
-            let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
-            products.mask_fill(forbidden, f32::NEG_INFINITY)
-        }
-        None => products,
-    };
-    softmax(products)
+    masked_softmax(products, &scores.mask)
 }
 
 /// The weighted sums of the values, `[batch, heads, queries, value_width]`.

@@ -103,6 +103,8 @@ pub enum Operation {
     Attention(Attention),
     AttentionWeights(Attention),
     ApplyWeights,
+    /// The scale is one.
+    MaskedSoftmax(Attention),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -73,6 +73,16 @@ fn rows() -> Vec<Case> {
         ),
         draw("wide softmax", Operation::Softmax, &[("x", &[3, 1025])]),
         draw(
+            "a wide masked softmax",
+            Operation::MaskedSoftmax(Attention {
+                scale: 1.0,
+                causal: true,
+                keys: Some(vec![[3, 1000], [0, 0]]),
+                ..Attention::default()
+            }),
+            &[("scores", &[2, 2, 3, 1025])],
+        ),
+        draw(
             "a vocabulary past its block",
             Operation::CrossEntropy {
                 targets: vec![4096, -100, 0],
@@ -454,6 +464,14 @@ fn empty_attentions() -> Vec<(Case, Vec<usize>)> {
             let bias = padded.then_some([1, heads]);
             let name = format!("no {axis}, {settings:?}");
             cases.push((attend(&name, &settings, sizes, bias), context.clone()));
+            let masked = Attention {
+                scale: 1.0,
+                ..settings.clone()
+            };
+            let operation = Operation::MaskedSoftmax(masked);
+            let softmax_name = format!("masked softmax, {name}");
+            let inputs: [(&str, &[usize]); 1] = [("scores", &weights)];
+            cases.push((draw(&softmax_name, operation, &inputs), weights.to_vec()));
             let operation = Operation::AttentionWeights(settings);
             let name = format!("attention weights, {name}");
             let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];

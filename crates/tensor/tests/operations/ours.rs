@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use attentive_tensor::{
     Device, Int, LinearMap, NormOperands, RotaryAngles, Scores, Tensor, TensorData, activate,
     activated_linear, add, apply_weights, attention, attention_weights, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax,
-    three_linears,
+    embedding, feed_forward, gated, linear, masked_softmax, norm, norm_beside, norm_of_sum, rotary,
+    softmax, three_linears,
 };
 
 use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
@@ -136,6 +136,9 @@ impl Pass<'_> {
             }
             Operation::ApplyWeights => {
                 self.output(apply_weights(self.input("weights"), self.input("value")));
+            }
+            Operation::MaskedSoftmax(settings) => {
+                self.output(masked_softmax(self.input("scores"), &settings.mask()));
             }
             _ => self.run_at_any_rank(),
         }

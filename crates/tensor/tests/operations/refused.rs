@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use attentive_tensor::{
     Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
     RotaryAngles, Scores, Tensor, activated_linear, adamw, add, apply_weights, attention,
-    attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear, norm,
-    norm_beside, norm_of_sum, rotary, three_linears,
+    attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear,
+    masked_softmax, norm, norm_beside, norm_of_sum, rotary, three_linears,
 };
 
 /// An operation, what its message must hold besides its name, and the call.
@@ -371,6 +371,16 @@ fn attentions(refuse: Refuse) {
             Box::new(move || {
                 let [query, key] = operands();
                 attention_weights(query, key, &same());
+            }),
+        );
+    }
+    for (ranges, needle) in [(1, "1 ranges"), (3, "3 ranges")] {
+        refuse(
+            "masked_softmax",
+            [needle, "[2, 4, 3, 5]"],
+            Box::new(move || {
+                let mask = Mask::none().with_keys(vec![0..5; ranges]);
+                masked_softmax(ones([2, 4, 3, 5]), &mask);
             }),
         );
     }

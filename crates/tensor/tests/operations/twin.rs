@@ -77,6 +77,7 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
         }
         Operation::AttentionWeights(settings) => weights(settings, inputs).numbers,
         Operation::ApplyWeights => weighted(input("weights"), input("value")),
+        Operation::MaskedSoftmax(settings) => masked(settings, input("scores").clone()).numbers,
     };
     vec![one]
 }
@@ -157,14 +158,26 @@ fn weights(settings: &Attention, inputs: &Arrays) -> Array {
                 let matrix = sequence % sequences * bias_heads + head % bias_heads;
                 score += bias.numbers[(matrix * queries + place) * keys + other];
             }
-            let sees = sees(settings, sequence, place + keys, other + queries, other);
-            scores.push(if sees { score } else { f64::NEG_INFINITY });
+            scores.push(score);
         }
     }
-    Array {
-        shape: vec![batch, heads, queries, keys],
-        numbers: kernels::softmax::naive::softmax(&scores, keys),
+    let shape = vec![batch, heads, queries, keys];
+    let numbers = scores;
+    masked(settings, Array { shape, numbers })
+}
+
+/// The softmax of scores `[batch, heads, queries, keys]` over what the mask allows.
+fn masked(settings: &Attention, mut scores: Array) -> Array {
+    let [_, heads, queries, keys] = scores.dims();
+    for (i, score) in scores.numbers.iter_mut().enumerate() {
+        let (row, other) = (i / keys, i % keys);
+        let (sequence, place) = (row / queries / heads, row % queries);
+        if !sees(settings, sequence, place + keys, other + queries, other) {
+            *score = f64::NEG_INFINITY;
+        }
     }
+    scores.numbers = kernels::softmax::naive::softmax(&scores.numbers, keys);
+    scores
 }
 
 /// Whether a query sees a key. Queries are the last of the keys' positions, so a query stands at `place + keys - queries`;

@@ -22,9 +22,11 @@ mod positions;
 mod sublayer;
 
 pub use attention::{
-    Attention, AttentionConfig, AttentionInput, AttentionOutput, AttentionSettings, CacheSize,
-    CommonSettings, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern, Place,
-    RelativePositions, Role, ScoreConfig, Scored, ScoredConfig, SlidingWindowConfig, Widths,
+    Argmax, ArgmaxConfig, Attention, AttentionConfig, AttentionInput, AttentionOutput,
+    AttentionSettings, CacheSize, CommonSettings, FullAttentionConfig, HeadsConfig, KernelShape,
+    LearnWidth, Linformer, LinformerConfig, LinformerSharing, Memory, MultiHead, NadarayaWatson,
+    NadarayaWatsonConfig, OwnPosition, Pattern, Place, RelativePositions, Role, ScoreConfig,
+    Scored, ScoredConfig, SlidingWindowConfig, Widths,
 };
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues};

@@ -53,7 +53,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     families = [linears, sums_and_norms, activations, softmaxes, rotaries, embeddings, cross_entropies, attentions, weights]
-    families += [log_sums]
+    families += [log_sums, masked]
     cases = [case for family in families for case in family()]
     assert len({case.name for case in cases}) == len(cases), "two cases have one name"
     tensors: Tensors = {}
@@ -601,6 +601,25 @@ def weights() -> Iterator[Case]:
             return weights @ value.repeat_interleave(repeats, dim=1)
 
         yield Case(name, "apply_weights", inputs, function)
+
+
+def masked() -> Iterator[Case]:
+    for name, heads in {
+        "one_number": Heads(1, 1, heads=1, scale=1.0),
+        "plain": Heads(5, 7, batch=2, heads=3, scale=1.0),
+        "causal": Heads(5, 5, batch=2, scale=1.0, causal=True),
+        "causal_continued": Heads(3, 11, heads=4, scale=1.0, causal=True),
+        "window": Heads(7, 7, scale=1.0, causal=True, window=3),
+        "padded": Heads(5, 5, batch=3, scale=1.0, ranges=[[0, 5], [0, 3], [2, 4]]),
+        "nothing_but_padding": Heads(3, 5, batch=2, scale=1.0, causal=True, ranges=[[2, 2], [4, 5]]),
+    }.items():
+        name = f"masked_softmax.{name}"
+        inputs = draw(name, {"scores": (heads.batch, heads.heads, heads.queries, heads.keys)})
+
+        def function(scores, heads=heads):
+            return softmax(scores.masked_fill(~heads.allowed(), MINUS_INFINITY))
+
+        yield Case(name, "masked_softmax", inputs, function, heads.settings())
 
 
 if __name__ == "__main__":

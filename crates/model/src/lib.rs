@@ -21,12 +21,7 @@ mod pass;
 mod positions;
 mod sublayer;
 
-pub use attention::{
-    Attention, AttentionConfig, AttentionInput, AttentionOutput, AttentionSettings, CacheSize,
-    Call, CommonSettings, Context, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern,
-    Place, Projected, RelativePositions, Role, ScoreConfig, Scored, ScoredConfig,
-    SlidingWindowConfig, Widths,
-};
+pub use attention::*;
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};

@@ -36,7 +36,7 @@ pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
 pub use random::{Purpose, Randomness};
 pub use rotary::{RotaryAngles, rotary};
 pub use scores::{ScoreBias, Scores};
-pub use softmax::softmax;
+pub use softmax::{masked_softmax, softmax};
 
 /// burn's tensors and devices, so that callers need not depend on burn themselves.
 pub use burn::tensor::{Device, Int, Tensor, TensorData};

@@ -1,8 +1,8 @@
 //! Softmax over the last axis; a row of nothing but minus infinity gives zeros instead of NaN.
 
-use burn::tensor::Tensor;
+use burn::tensor::{Shape, Tensor};
 
-use crate::fused;
+use crate::{Mask, fused};
 
 /// `e^x / Σ e^x` over the last axis.
 pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
@@ -17,4 +17,32 @@ pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     let exponentials = (x - largest.mask_fill(empty.clone(), 0.0)).exp();
     let sums = exponentials.clone().sum_dim(D - 1).mask_fill(empty, 1.0);
     exponentials / sums
+}
+
+/// The softmax of each row of `scores` `[batch, heads, queries, keys]` over the keys that the mask allows, and zeros where it
+/// allows none. For scores that are no products of queries and keys; for those there is [`crate::attention_weights`].
+///
+/// # Panics
+/// When the mask does not fit the scores.
+pub fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
+    let [batch, heads, queries, keys] = scores.dims();
+    if let Some(ranges) = mask.keys() {
+        assert_eq!(
+            ranges.len(),
+            batch,
+            "masked_softmax: {} ranges of keys do not fit scores {:?}",
+            ranges.len(),
+            scores.dims()
+        );
+    }
+    softmax(
+        match mask.forbidden(batch, queries, keys, &scores.device()) {
+            Some(forbidden) => {
+                // A `Shape` and not an array, of which burn refuses a size of zero.
+                let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
+                scores.mask_fill(forbidden, f32::NEG_INFINITY)
+            }
+            None => scores,
+        },
+    )
 }

@@ -8,9 +8,12 @@
 //! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
 //! ```
 
+mod argmax;
 mod full;
 mod heads;
+mod linformer;
 mod multi_head;
+mod nadaraya_watson;
 mod pattern;
 mod place;
 mod scored;
@@ -23,9 +26,14 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+pub use argmax::{Argmax, ArgmaxConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
+pub use linformer::{Linformer, LinformerConfig, LinformerSharing};
 pub use multi_head::MultiHead;
+pub use nadaraya_watson::{
+    KernelShape, LearnWidth, NadarayaWatson, NadarayaWatsonConfig, OwnPosition,
+};
 pub use pattern::{Call, Context, Pattern, Projected};
 pub use place::{Place, RelativePositions, Role, Widths};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
@@ -68,6 +76,12 @@ kinds! {
     SlidingWindow(SlidingWindowConfig),
     /// A score alone, without heads.
     Scored(ScoredConfig),
+    /// Every query takes the value of its best key.
+    Argmax(ArgmaxConfig),
+    /// Every query against a few slots that all positions are mapped to.
+    Linformer(LinformerConfig),
+    /// Weights that fall with the distance of queries and keys.
+    NadarayaWatson(NadarayaWatsonConfig),
 }
 
 impl AttentionConfig {
@@ -209,6 +223,8 @@ pub enum Attention {
     MultiHead(MultiHead),
     /// A score of raw queries and keys.
     Scored(Scored),
+    /// Weights that fall with distance.
+    NadarayaWatson(NadarayaWatson),
 }
 
 impl Attention {
@@ -230,6 +246,7 @@ impl Attention {
         match self {
             Self::MultiHead(attention) => attention.forward(input, pass),
             Self::Scored(attention) => attention.forward(input, pass),
+            Self::NadarayaWatson(attention) => attention.forward(input, pass),
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use attentive_tensor::{
-    Mask, ScoreBias, Scores, apply_weights, attention, attention_weights, dropout, softmax,
+    Mask, ScoreBias, Scores, apply_weights, attention, attention_weights, dropout, masked_softmax,
 };
 use burn::module::Module;
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::Tensor;
 
-use super::Role;
 use super::full::Softmax;
+use super::{Argmax, Linformer, Role};
 use crate::{AttentionSite, Pass};
 
 /// How projected heads meet.
@@ -17,6 +17,10 @@ use crate::{AttentionSite, Pass};
 pub enum Pattern {
     /// Softmax over all keys, or over those in a window.
     Softmax(Softmax),
+    /// The best key alone.
+    Argmax(Argmax),
+    /// Softmax over slots that are mapped from all positions.
+    Linformer(Linformer),
 }
 
 impl Pattern {
@@ -24,6 +28,8 @@ impl Pattern {
     pub fn attend(&self, heads: Projected, call: Call) -> Context {
         match self {
             Self::Softmax(pattern) => pattern.attend(heads, call),
+            Self::Argmax(pattern) => pattern.attend(heads, call),
+            Self::Linformer(pattern) => pattern.attend(heads, call),
         }
     }
 }
@@ -161,18 +167,4 @@ impl<'a, 'p> Call<'a, 'p> {
             weights: shown,
         }
     }
-}
-
-/// The softmax of each row over the keys that the mask allows; zeros where it allows none.
-pub(super) fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
-    let [batch, heads, queries, keys] = scores.dims();
-    let scores = match mask.forbidden(batch, queries, keys, &scores.device()) {
-        Some(forbidden) => {
-            // A `Shape` and not an array, of which burn refuses a size of zero.
-            let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
-            scores.mask_fill(forbidden, f32::NEG_INFINITY)
-        }
-        None => scores,
-    };
-    softmax(scores)
 }

@@ -106,6 +106,8 @@ pub enum Operation {
     MergeAttended,
     AttentionWeights(Attention),
     ApplyWeights,
+    /// The scale is one.
+    MaskedSoftmax(Attention),
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -75,6 +75,16 @@ fn rows() -> Vec<Case> {
         ),
         draw("wide softmax", Operation::Softmax, &[("x", &[3, 1025])]),
         draw(
+            "a wide masked softmax",
+            Operation::MaskedSoftmax(Attention {
+                scale: 1.0,
+                causal: true,
+                keys: Some(vec![[3, 1000], [0, 0]]),
+                ..Attention::default()
+            }),
+            &[("scores", &[2, 2, 3, 1025])],
+        ),
+        draw(
             "a vocabulary past its block",
             Operation::CrossEntropy {
                 targets: vec![4096, -100, 0],

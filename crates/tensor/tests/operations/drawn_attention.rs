@@ -283,6 +283,14 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
                 let case = attend(&name, &settings, sizes, bias);
                 cases.push((with_log_sums(case), vec![batch, heads, queries]));
             }
+            let masked = Attention {
+                scale: 1.0,
+                ..settings.clone()
+            };
+            let operation = Operation::MaskedSoftmax(masked);
+            let softmax_name = format!("masked softmax, {name}");
+            let inputs: [(&str, &[usize]); 1] = [("scores", &weights)];
+            cases.push((draw(&softmax_name, operation, &inputs), weights.to_vec()));
             let operation = Operation::AttentionWeights(settings);
             let name = format!("attention weights, {name}");
             let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];

@@ -9,7 +9,7 @@ use attentive_tensor::{
     Attended, Device, Int, LinearMap, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor,
     TensorData, activate, activated_linear, add, apply_weights, attention, attention_weights,
     attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear,
-    merge_attended, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    masked_softmax, merge_attended, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
@@ -156,6 +156,9 @@ impl Pass<'_> {
             }
             Operation::ApplyWeights => {
                 self.output(apply_weights(self.input("weights"), self.input("value")));
+            }
+            Operation::MaskedSoftmax(settings) => {
+                self.output(masked_softmax(self.input("scores"), &settings.mask()));
             }
             _ => self.run_at_any_rank(),
         }

@@ -7,8 +7,8 @@ use attentive_tensor::{
     Activation, AdamWState, AdamWStep, Attended, Device, Int, LinearMap, Mask, NormKind,
     NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add,
     apply_weights, attention, attention_weights, attention_with_log_sums, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, merge_attended, norm, norm_beside, norm_of_sum, rotary,
-    three_linears,
+    embedding, feed_forward, gated, linear, masked_softmax, merge_attended, norm, norm_beside,
+    norm_of_sum, rotary, three_linears,
 };
 
 /// An operation, what its message must hold besides its name, and the call.
@@ -411,6 +411,16 @@ fn attentions(refuse: Refuse) {
             Box::new(move || {
                 let [query, key] = operands();
                 attention_weights(query, key, &same());
+            }),
+        );
+    }
+    for (ranges, needle) in [(1, "1 ranges"), (3, "3 ranges")] {
+        refuse(
+            "masked_softmax",
+            [needle, "[2, 4, 3, 5]"],
+            Box::new(move || {
+                let mask = Mask::none().with_keys(vec![0..5; ranges]);
+                masked_softmax(ones([2, 4, 3, 5]), &mask);
             }),
         );
     }

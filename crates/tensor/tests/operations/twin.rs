@@ -84,6 +84,7 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
         Operation::MergeAttended => return merged(inputs),
         Operation::AttentionWeights(settings) => weights(settings, inputs).numbers,
         Operation::ApplyWeights => weighted(input("weights"), input("value")),
+        Operation::MaskedSoftmax(settings) => masked(settings, input("scores").clone()).numbers,
     };
     vec![one]
 }
@@ -225,6 +226,20 @@ fn scores(settings: &Attention, inputs: &Arrays) -> Array {
         shape: vec![batch, heads, queries, keys],
         numbers: scores,
     }
+}
+
+/// The softmax of scores `[batch, heads, queries, keys]` over what the mask allows.
+fn masked(settings: &Attention, mut scores: Array) -> Array {
+    let [_, heads, queries, keys] = scores.dims();
+    for (i, score) in scores.numbers.iter_mut().enumerate() {
+        let (row, other) = (i / keys, i % keys);
+        let (sequence, place) = (row / queries / heads, row % queries);
+        if !sees(settings, sequence, place + keys, other + queries, other) {
+            *score = f64::NEG_INFINITY;
+        }
+    }
+    scores.numbers = kernels::softmax::naive::softmax(&scores.numbers, keys);
+    scores
 }
 
 /// Whether a query sees a key. Queries are the last of the keys' positions, so a query stands at `place + keys - queries`;

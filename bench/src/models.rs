@@ -107,13 +107,7 @@ pub fn encoder(work: &str) {
         .reshape([1, 128])
         .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
-        let mut pass = Pass {
-            mask: Mask::none(),
-            rotary: None,
-            cache: None,
-            observer: None,
-            randomness: None,
-        };
+        let mut pass = Pass::new(Mask::none());
         let mut x = add(
             embedding(table.val(), ids.clone()),
             embedding(places.val(), positions.clone()),

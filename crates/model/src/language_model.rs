@@ -172,17 +172,16 @@ impl LanguageModel {
             None => Mask::causal(),
         };
         let mut pass = Pass {
-            mask,
             rotary: self
                 .config
                 .positions
                 .angles(&positions, self.config.head_width()),
             distance_bias: self.distance_bias(),
             real_tokens,
-            auxiliary_losses: Vec::new(),
             cache,
             observer,
             randomness,
+            ..Pass::new(mask)
         };
         let x = embedding(self.tokens.weight.val(), input.ids);
         let x = self.with_positions(x, positions);

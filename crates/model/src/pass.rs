@@ -26,6 +26,20 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// A pass with a mask and nothing beside it.
+    pub fn new(mask: Mask) -> Self {
+        Self {
+            mask,
+            rotary: None,
+            distance_bias: None,
+            real_tokens: None,
+            auxiliary_losses: Vec::new(),
+            cache: None,
+            observer: None,
+            randomness: None,
+        }
+    }
+
     /// The sum of what layers add to the loss of training, if any adds something.
     pub fn auxiliary_loss(&mut self) -> Option<Tensor<1>> {
         let losses = std::mem::take(&mut self.auxiliary_losses);

@@ -49,7 +49,8 @@ fn check() -> Result<()> {
 fn goldens() -> Result<()> {
     let (python, reference) = (python()?, root().join("reference"));
     run(Command::new(&python).arg(reference.join("goldens.py")))?;
-    run(Command::new(&python).arg(reference.join("operations.py")))
+    run(Command::new(&python).arg(reference.join("operations.py")))?;
+    run(Command::new(&python).arg(reference.join("parts.py")))
 }
 
 /// Python with PyTorch and transformers, in an environment of the project's own.

@@ -175,10 +175,10 @@ impl LanguageModel {
                 .angles(&positions, self.config.head_width()),
             distance_bias: self.distance_bias(),
             real_tokens,
-            auxiliary_losses: Vec::new(),
             cache,
             observer,
             randomness,
+            ..Pass::default()
         };
         let x = embedding(self.tokens.weight.val(), input.ids);
         let x = self.with_positions(x, positions);

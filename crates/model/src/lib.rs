@@ -27,7 +27,7 @@ pub use cache::{Cache, KeyValues};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
 pub use feed_forward::{
     Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,
-    GatedConfig, PlainConfig,
+    GatedConfig, PlainConfig, Routes,
 };
 pub use initial::Initializer;
 pub use language_model::{Extras, Hidden, Input, LanguageModel, Output};

@@ -218,7 +218,7 @@ impl RotaryConfig {
     }
 
     /// The angles of `positions` `[batch or 1, length]`.
-    pub(super) fn angles(&self, positions: Tensor<2, Int>, head_width: usize) -> RotaryAngles {
+    pub fn angles(&self, positions: Tensor<2, Int>, head_width: usize) -> RotaryAngles {
         let length = match &self.scaling {
             Some(RotaryScaling::Ntk { .. }) => {
                 positions.clone().max().into_scalar::<i64>().max(0) as usize + 1

@@ -24,10 +24,11 @@ mod sublayer;
 pub use attention::{
     Attention, AttentionConfig, AttentionInput, AttentionOutput, AttentionSettings, CacheSize,
     CommonSettings, FullAttentionConfig, HeadsConfig, Memory, MultiHead, Pattern, Place,
-    RelativePositions, Role, ScoreConfig, Scored, ScoredConfig, SlidingWindowConfig, Widths,
+    RelativePositions, Role, ScoreConfig, Scored, ScoredConfig, SlidingWindowConfig,
+    TransformerXl, TransformerXlConfig, Widths,
 };
 pub use block::{Block, BlockConfig, NormPlacement};
-pub use cache::{Cache, KeyValues};
+pub use cache::{Cache, KeyValues, Segment};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
 pub use feed_forward::{FeedForward, FeedForwardConfig, GatedConfig, PlainConfig};
 pub use initial::Initializer;

@@ -16,6 +16,7 @@ mod place;
 mod scored;
 mod settings;
 mod sliding_window;
+mod transformer_xl;
 
 use std::ops::Range;
 
@@ -31,6 +32,7 @@ pub use place::{Place, RelativePositions, Role, Widths};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
+pub use transformer_xl::{TransformerXl, TransformerXlConfig};
 
 use crate::{ConfigError, Initializer, Operations, Pass};
 
@@ -68,6 +70,8 @@ kinds! {
     SlidingWindow(SlidingWindowConfig),
     /// A score alone, without heads.
     Scored(ScoredConfig),
+    /// A segment and a memory of earlier ones, by content and distance.
+    TransformerXl(TransformerXlConfig),
 }
 
 impl AttentionConfig {
@@ -209,6 +213,8 @@ pub enum Attention {
     MultiHead(MultiHead),
     /// A score of raw queries and keys.
     Scored(Scored),
+    /// A segment and a memory of earlier ones.
+    TransformerXl(TransformerXl),
 }
 
 impl Attention {
@@ -230,6 +236,7 @@ impl Attention {
         match self {
             Self::MultiHead(attention) => attention.forward(input, pass),
             Self::Scored(attention) => attention.forward(input, pass),
+            Self::TransformerXl(attention) => attention.forward(input, pass),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use attentive_tensor::{
-    Mask, Scores, apply_weights, attention, attention_weights, dropout, softmax,
+    Mask, ScoreBias, Scores, apply_weights, attention, attention_weights, dropout, softmax,
 };
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Shape, Tensor};
 
 use super::Role;
 use super::full::Softmax;
@@ -96,8 +96,10 @@ impl Call<'_, '_> {
     }
 
     /// The bias of the model's positions on these heads' scores, if it has one.
-    pub fn bias(&self, _heads: &Projected) -> Option<Tensor<4>> {
-        None
+    pub fn bias(&self, heads: &Projected) -> Option<ScoreBias> {
+        let bias = self.pass.distance_bias.as_ref()?;
+        let (queries, keys) = (heads.query.dims()[2], heads.key.dims()[2]);
+        (self.site.role != Role::Cross).then(|| ScoreBias::Distances(bias.distances(queries, keys)))
     }
 
     /// Whether the observer asks for the weights.
@@ -156,7 +158,8 @@ pub(super) fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
     let [batch, heads, queries, keys] = scores.dims();
     let scores = match mask.forbidden(batch, queries, keys, &scores.device()) {
         Some(forbidden) => {
-            let forbidden = forbidden.expand([batch, heads, queries, keys]);
+            // A `Shape` and not an array, of which burn refuses a size of zero.
+            let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
             scores.mask_fill(forbidden, f32::NEG_INFINITY)
         }
         None => scores,

@@ -1,5 +1,6 @@
 //! What the layers keep of earlier positions, so that decoding computes each position once. What that is depends on the
-//! attention: growing keys and values, those within a window, or the other sequence's keys and values.
+//! attention: growing keys and values, those within a window, the inputs of the last segment, or the other sequence's keys
+//! and values.
 
 use burn::tensor::Tensor;
 
@@ -21,6 +22,7 @@ struct Layer {
 #[derive(Clone, Debug)]
 enum Kept {
     KeyValues(KeyValues),
+    Segment(Segment),
 }
 
 impl Cache {
@@ -40,6 +42,9 @@ impl Cache {
     }
 
     /// The keys and values of a layer: all, or those less than `reach` positions before the next query.
+    ///
+    /// # Panics
+    /// When the layer keeps something else.
     pub fn key_values(&mut self, layer: usize, reach: Option<usize>) -> &mut KeyValues {
         let kept = self.layer(layer).own.get_or_insert_with(|| {
             Kept::KeyValues(KeyValues {
@@ -52,6 +57,28 @@ impl Cache {
         });
         match kept {
             Kept::KeyValues(held) => held,
+            Kept::Segment(_) => panic!("cache: layer {layer} keeps a segment, not keys and values"),
+        }
+    }
+
+    /// The last inputs of a layer, at most `longest`.
+    ///
+    /// # Panics
+    /// When the layer keeps something else.
+    pub fn segment(&mut self, layer: usize, longest: usize) -> &mut Segment {
+        let kept = self.layer(layer).own.get_or_insert_with(|| {
+            Kept::Segment(Segment {
+                held: None,
+                passed: 0,
+                given: 0,
+                longest,
+            })
+        });
+        match kept {
+            Kept::Segment(held) => held,
+            Kept::KeyValues(_) => {
+                panic!("cache: layer {layer} keeps keys and values, not a segment")
+            }
         }
     }
 
@@ -136,6 +163,50 @@ impl KeyValues {
             let room = Tensor::zeros([batch, heads, capacity - used, width], &buffer.device());
             Tensor::cat(vec![buffer.narrow(2, start, used), room], 2)
         })
+    }
+}
+
+/// The last inputs of a layer, `[batch, at most longest, width]`, into which no gradient flows. Dai et al. 2019.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    held: Option<Tensor<3>>,
+    /// How many positions it has seen.
+    passed: usize,
+    /// How many of them the last call gave.
+    given: usize,
+    longest: usize,
+}
+
+impl Segment {
+    /// Puts what is held in front of new positions `[batch, length, width]`, and holds the last of both.
+    ///
+    /// # Panics
+    /// When batch or width differ from those of earlier positions.
+    pub fn extend(&mut self, new: Tensor<3>) -> Tensor<3> {
+        self.passed += new.dims()[1];
+        let all = match self.held.take() {
+            Some(held) => {
+                let ([batch, _, width], [new_batch, _, new_width]) = (held.dims(), new.dims());
+                assert!(
+                    batch == new_batch && width == new_width,
+                    "segment: new positions {:?} do not fit those held, {:?}",
+                    new.dims(),
+                    held.dims()
+                );
+                Tensor::cat(vec![held, new], 1)
+            }
+            None => new,
+        };
+        self.given = all.dims()[1];
+        let held = self.given.min(self.longest);
+        let last = all.clone().narrow(1, self.given - held, held);
+        self.held = Some(last.detach());
+        all
+    }
+
+    /// How many of the earliest positions were not among those that the last [`Segment::extend`] gave.
+    pub fn dropped(&self) -> usize {
+        self.passed - self.given
     }
 }
 

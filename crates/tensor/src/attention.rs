@@ -8,7 +8,7 @@
 //!  key-value       0     1        keys    [batch, 2, keys, width]
 //! ```
 
-use burn::tensor::Tensor;
+use burn::tensor::{Shape, Tensor};
 
 use crate::exactly::Exactly;
 use crate::fused::{self, AttentionOptions};

@@ -117,7 +117,7 @@ impl Scores {
     }
 
     /// The scores themselves, `[batch, heads, queries, keys]`: minus infinity where nothing may be seen.
-    pub(crate) fn composed(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+    pub fn composed(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, head_width] = query.dims();
         let [_, key_value_heads, keys, _] = key.dims();
         let device = query.device();

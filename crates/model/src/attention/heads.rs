@@ -55,6 +55,20 @@ impl HeadsConfig {
         size(&format!("{path}.heads"), heads.saturating_mul(head_width))
     }
 
+    /// Refuses key-value heads that several query heads share; to be called on settings that are otherwise valid.
+    pub(super) fn refuse_groups(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
+        let (heads, shared) = (self.heads, self.key_value_heads());
+        if shared == heads {
+            return Ok(());
+        }
+        refuse(
+            &format!("{path}.key_value_heads"),
+            format!(
+                "{shared} differs from heads; {kind} attention shares no keys among heads: use {heads}, or leave it out"
+            ),
+        )
+    }
+
     /// Operations per token: four maps, and scores and weighted sums against `met` keys on average.
     pub(super) fn operations(&self, width: usize, met: u64) -> Operations {
         let head_width = self.head_width(width) as u64;

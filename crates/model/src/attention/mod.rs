@@ -19,6 +19,7 @@ mod place;
 mod scored;
 mod settings;
 mod sliding_window;
+mod transformer_xl;
 
 use std::ops::Range;
 
@@ -39,6 +40,7 @@ pub use place::{Place, RelativePositions, Role, Widths};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
+pub use transformer_xl::{TransformerXl, TransformerXlConfig};
 
 use crate::{ConfigError, Initializer, Operations, Pass};
 
@@ -82,6 +84,8 @@ kinds! {
     Linformer(LinformerConfig),
     /// Weights that fall with the distance of queries and keys.
     NadarayaWatson(NadarayaWatsonConfig),
+    /// A segment and a memory of earlier ones, by content and distance.
+    TransformerXl(TransformerXlConfig),
 }
 
 impl AttentionConfig {
@@ -225,6 +229,8 @@ pub enum Attention {
     Scored(Scored),
     /// Weights that fall with distance.
     NadarayaWatson(NadarayaWatson),
+    /// A segment and a memory of earlier ones.
+    TransformerXl(TransformerXl),
 }
 
 impl Attention {
@@ -247,6 +253,7 @@ impl Attention {
             Self::MultiHead(attention) => attention.forward(input, pass),
             Self::Scored(attention) => attention.forward(input, pass),
             Self::NadarayaWatson(attention) => attention.forward(input, pass),
+            Self::TransformerXl(attention) => attention.forward(input, pass),
         }
     }
 }

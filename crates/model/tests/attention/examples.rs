@@ -49,4 +49,16 @@ pub const EXAMPLES: &[Example] = &[
     example("scaled dot", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#),
     example("bilinear", r#"{ "kind": "scored", "score": { "kind": "bilinear" } }"#),
     example("additive", r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 5 } }"#),
+    Example {
+        gradient: Gradient::StraightThrough,
+        ..example("argmax", r#"{ "kind": "argmax", "heads": 4, "key_value_heads": 2 }"#)
+    },
+    example("linformer", r#"{ "kind": "linformer", "heads": 4, "projected_length": 5, "sharing": "separate" }"#),
+    example("linformer, shared", r#"{ "kind": "linformer", "heads": 4, "projected_length": 5, "sharing": "key_value" }"#),
+    example("linformer, per head", r#"{ "kind": "linformer", "heads": 4, "projected_length": 5, "sharing": "per_head" }"#),
+    example("gaussian kernel", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "width": 3.0, "learn_width": "learned" }"#),
+    example("boxcar kernel", r#"{ "kind": "nadaraya_watson", "kernel": "boxcar", "width": 6.0 }"#),
+    example("epanechnikov kernel", r#"{ "kind": "nadaraya_watson", "kernel": "epanechnikov", "width": 8.0, "learn_width": "learned" }"#),
+    example("constant kernel", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
+    example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
 ];

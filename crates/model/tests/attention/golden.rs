@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::TensorFile;
 use attentive_model::{
-    Attention, AttentionConfig, AttentionInput, DistanceBias, Initializer, Memory, Parameter, Pass,
-    Place, Role, Widths, parameters, replace_parameters,
+    Attention, AttentionConfig, AttentionInput, Cache, DistanceBias, Initializer, Memory,
+    Parameter, Pass, Place, Role, Widths, parameters, replace_parameters,
 };
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
@@ -134,7 +134,16 @@ impl Golden {
                 .map(|length| 0..length as usize)
                 .collect()
         });
+        let mut cache = Cache::new();
         let mut pass = Pass::default();
+        if self.has("memory") {
+            let AttentionConfig::TransformerXl(config) = self.config() else {
+                panic!("{about}: only Transformer-XL has a memory of its own sequence");
+            };
+            let kept = cache.segment(0, config.memory);
+            kept.extend(self.tensor("memory"));
+            pass.cache = Some(&mut cache);
+        }
         if let Some(positions) = self.words.get("positions") {
             assert_eq!(positions, r#"{"kind": "alibi"}"#, "{about}");
             let heads = self.config().heads().expect("there are heads").heads;

@@ -28,7 +28,7 @@ fn run(layer: &FeedForward, x: Tensor<3>, training: bool, real: Option<Vec<bool>
     let mut pass = Pass {
         real_tokens: real,
         randomness: training.then_some(&mut randomness),
-        ..Pass::new(Mask::causal())
+        ..Pass::default()
     };
     let y = layer.forward(x, &mut pass);
     let auxiliary = pass.auxiliary_loss();

@@ -6,7 +6,7 @@ mod attention;
 
 use attentive_tensor::{Activation, NormKind};
 
-use crate::case::{Array, Arrays, Case, Norm, Operation};
+use crate::case::{Array, Arrays, Attention, Case, Norm, Operation};
 use crate::twin;
 
 /// All drawn cases. Inputs and what flows back are f32 numbers between -1.5 and 1.5.

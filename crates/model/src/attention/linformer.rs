@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use attentive_tensor::{Mask, Scores};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Shape, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::heads::with_heads;
@@ -125,12 +125,15 @@ enum LengthMap {
 impl LengthMap {
     /// `[batch, key_value_heads, keys, head_width]` to `[batch, key_value_heads, projected_length, head_width]`
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let keys = x.dims()[2];
+        let [batch, _, keys, _] = x.dims();
         let map: Tensor<4> = match self {
             Self::OfAllHeads(map) => map.val().narrow(1, 0, keys).unsqueeze(),
             Self::OfEachHead(map) => map.val().narrow(2, 0, keys).unsqueeze(),
         };
-        map.matmul(x)
+        // Said and not left to the product: with no sequences at all, Flex reads beyond its operands.
+        let [_, heads, projected, _] = map.dims();
+        map.expand(Shape::from([batch, heads, projected, keys]))
+            .matmul(x)
     }
 }
 

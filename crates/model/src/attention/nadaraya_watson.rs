@@ -17,7 +17,7 @@
 use attentive_tensor::{Mask, masked_softmax};
 use burn::module::{Module, Param};
 use burn::tensor::activation::relu;
-use burn::tensor::{Bool, Tensor, TensorData};
+use burn::tensor::{Bool, Shape, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
@@ -269,7 +269,10 @@ impl NadarayaWatson {
             kernels = kernels.mask_fill(own, 0.0);
         }
         if let Some(forbidden) = mask.forbidden(batch, queries, keys, &kernels.device()) {
-            kernels = kernels.mask_fill(forbidden.expand([batch, 1, queries, keys]), 0.0);
+            kernels = kernels.mask_fill(
+                forbidden.expand(Shape::from([batch, 1, queries, keys])),
+                0.0,
+            );
         }
         let sums = kernels.clone().sum_dim(3);
         let empty = sums.clone().equal_scalar(0.0);
@@ -284,5 +287,6 @@ fn own_pairs(squares: &Tensor<4>) -> Tensor<4, Bool> {
         .flat_map(|query| (0..keys).map(move |key| key + queries == query + keys))
         .collect::<Vec<bool>>();
     let pairs = TensorData::new(pairs, [1, 1, queries, keys]);
-    Tensor::<4, Bool>::from_data(pairs, &squares.device()).expand([batch, 1, queries, keys])
+    Tensor::<4, Bool>::from_data(pairs, &squares.device())
+        .expand(Shape::from([batch, 1, queries, keys]))
 }

@@ -74,8 +74,11 @@ fn gradients(example: &Example, setting: &Setting, about: &str) -> bool {
 
     let along = noise([BATCH, LENGTH, WIDTH], 6, &plain);
     let slope: f32 = {
-        let gradient = x.grad(&gradients).expect("the input has a gradient");
-        (gradient * along.clone()).sum().into_scalar()
+        // Without one, the output does not depend on the input but in steps.
+        let gradient = x.grad(&gradients);
+        gradient.map_or(0.0, |gradient| {
+            (gradient * along.clone()).sum().into_scalar()
+        })
     };
     let start = noise([BATCH, LENGTH, WIDTH], 3, &plain);
     let value = |step: f32| -> f64 {
@@ -270,9 +273,9 @@ fn nothing_to_see(setting: &Setting, about: &str) -> bool {
         "{about}: a row with nothing to see gives {most}"
     );
     let gradients = output.powf_scalar(2.0).sum().backward();
-    let slopes = x.grad(&gradients).expect("the input has a gradient");
+    let slopes = x.grad(&gradients).map_or_else(Vec::new, numbers);
     assert!(
-        numbers(slopes.clone()).iter().all(|it| it.is_finite()),
+        slopes.iter().all(|it| it.is_finite()),
         "{about}: a row with nothing to see has slopes that are no numbers"
     );
     true

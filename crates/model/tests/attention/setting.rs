@@ -68,7 +68,14 @@ impl Setting {
 
     /// What the layer looks at, where that is another sequence.
     pub fn memory(&self, device: &Device) -> Option<Memory> {
-        (self.role == Role::Cross).then(|| Memory::new(noise([BATCH, MEMORY, WIDTH], 8, device)))
+        (self.role == Role::Cross).then(|| {
+            let x = noise([BATCH, MEMORY, WIDTH], 8, device);
+            Memory::new(if device.is_autodiff() {
+                x.require_grad()
+            } else {
+                x
+            })
+        })
     }
 
     pub fn run(&self, x: Tensor<3>, memory: Option<Memory>, pass: &mut Pass) -> AttentionOutput {

@@ -389,6 +389,8 @@ class Heads:
     causal: bool = False
     window: int | None = None
     ranges: list[list[int]] | None = None
+    # The size of a block and, for each head or for all, for each block of queries, the blocks of keys that it sees.
+    blocks: tuple[int, list[list[list[int]]]] | None = None
     # Sequences and heads of the bias, each one or all of them.
     bias: tuple[int, int] | None = None
     # What the numbers of the bias are of: "pairs", "keys" or "distances" (which all sequences share).
@@ -399,7 +401,10 @@ class Heads:
     forbidden_places: list[int] = field(default_factory=list)
 
     def settings(self) -> dict:
-        return {"scale": self.scale, "causal": self.causal, "window": self.window, "keys": self.ranges}
+        settings = {"scale": self.scale, "causal": self.causal, "window": self.window, "keys": self.ranges}
+        if self.blocks:
+            settings["blocks"] = {"block": self.blocks[0], "rows": self.blocks[1]}
+        return settings
 
     def inputs(self, name: str, values: bool) -> Tensors:
         shapes = {
@@ -422,7 +427,7 @@ class Heads:
         return inputs
 
     def allowed(self) -> torch.Tensor:
-        """Pairs that may meet, `[batch, 1, queries, keys]`. The queries are the last of the keys' positions."""
+        """Pairs that may meet, `[batch, heads or 1, queries, keys]`. The queries are the last of the keys' positions."""
         query = torch.arange(self.queries)[:, None] + self.keys - self.queries
         key = torch.arange(self.keys)[None, :]
         allowed = torch.ones(self.batch, 1, self.queries, self.keys, dtype=torch.bool)
@@ -432,6 +437,15 @@ class Heads:
             allowed &= (key - query).abs() < self.window
         for row, (start, end) in enumerate(self.ranges or []):
             allowed[row] &= (start <= key) & (key < end)
+        if self.blocks:
+            block, heads = self.blocks
+            listed = torch.zeros(len(heads), self.queries, self.keys, dtype=torch.bool)
+            for head, rows in enumerate(heads):
+                for row, columns in enumerate(rows):
+                    for column in columns:
+                        here = slice(row * block, (row + 1) * block), slice(column * block, (column + 1) * block)
+                        listed[head][here] = True
+            allowed = allowed & listed
         return allowed
 
     def of_pairs(self, bias: torch.Tensor) -> torch.Tensor:
@@ -521,6 +535,28 @@ def attentions() -> Iterator[Case]:
         "bias_of_distances_past_a_block": Heads(
             49, 129, heads=1, key_value_heads=1, width=2, value_width=2, bias=(1, 1), bias_of="distances"
         ),
+        "blocks": Heads(11, 11, batch=2, blocks=(3, [[[0], [0, 1, 2], [1, 3], [0, 2, 3]]])),
+        "blocks_of_heads": Heads(
+            7, 9, heads=4, blocks=(4, [[[0, 2], [1]], [[0], [1, 2]], [[0, 1, 2], [2]], [[1], [0]]])
+        ),
+        "blocks_of_one": Heads(3, 5, heads=1, key_value_heads=1, blocks=(1, [[[0, 2, 3], [1], [0, 4]]])),
+        "blocks_under_all_masks": Heads(
+            8, 8, batch=2, causal=True, window=5, ranges=[[0, 8], [2, 7]], blocks=(2, [[[0], [0, 1], [0, 2], [0, 2, 3]]])
+        ),
+        "blocks_with_a_bias": Heads(
+            7, 7, bias=(1, 2), bias_of="distances", blocks=(3, [[[0, 2], [1], [0, 1, 2]]])
+        ),
+        # The second block of queries sees nothing.
+        "blocks_that_list_nothing": Heads(5, 6, blocks=(2, [[[0, 1], [], [2]]])),
+        "blocks_past_a_block": Heads(
+            67,
+            131,
+            heads=1,
+            key_value_heads=1,
+            width=2,
+            value_width=3,
+            blocks=(16, [[[0, 1, 8], [0, 5], [2, 3, 4, 7], [0, 3, 8], [6]]]),
+        ),
         "scale_of_one": Heads(5, 5, scale=1.0),
         "large_scores": Heads(5, 7, scale=4.0),
         "scale_of_zero": Heads(3, 5, scale=0.0),
@@ -589,6 +625,9 @@ def weights() -> Iterator[Case]:
         "bias_that_forbids": Heads(4, 3, bias=(1, 1), forbidden=[(0, 0), (0, 1), (0, 2), (2, 1)]),
         "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2]),
         "bias_of_distances": Heads(5, 7, batch=2, heads=4, causal=True, bias=(1, 4), bias_of="distances"),
+        "blocks": Heads(5, 6, batch=2, heads=4, causal=True, blocks=(2, [[[0, 1], [], [0, 2]]])),
+        "one_query": Heads(1, 13, batch=2, heads=4, causal=True),
+        "past_a_block": Heads(49, 129, heads=1, key_value_heads=1, width=3, causal=True),
     }.items():
         name = f"attention_weights.{name}"
         yield Case(name, "attention_weights", heads.inputs(name, values=False), heads.weights, heads.settings())

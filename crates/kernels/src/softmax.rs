@@ -49,6 +49,25 @@ fn rows(operation: &str, numbers: usize, width: usize) -> usize {
     numbers / width
 }
 
+/// The same for one row in its place, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn softmax_row<S: Simd>(simd: S, row: &mut [f32]) {
+    let shift = shift(simd, row);
+    let [sum] = sweep(simd, &Exponentials { shift }, [], [&mut *row]);
+    let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+    sweep(simd, &Multiply { factor }, [], [row]);
+}
+
+/// The largest number of a row, which is subtracted before exponentials.
+#[inline(always)]
+fn shift<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    // Infinity less infinity is no number; any other shift makes a row of minus infinity zeros.
+    match largest(simd, row) {
+        f32::NEG_INFINITY => 0.0,
+        largest => largest,
+    }
+}
+
 struct Forward<'a> {
     width: usize,
     x: &'a [f32],
@@ -62,13 +81,7 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let rows = self.x.chunks_exact(self.width);
         for (x, y) in rows.zip(self.y.chunks_exact_mut(self.width)) {
-            let largest = largest(simd, x);
-            // Infinity less infinity is no number; any other shift makes a row of minus infinity zeros.
-            let shift = if largest == f32::NEG_INFINITY {
-                0.0
-            } else {
-                largest
-            };
+            let shift = shift(simd, x);
             let [sum] = sweep(simd, &Exponentials { shift }, [x], [&mut *y]);
             let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
             sweep(simd, &Multiply { factor }, [], [y]);
@@ -87,6 +100,19 @@ impl Step<1, 1, 1> for Exponentials {
         simd: S,
         [x]: [S::f32s; 1],
         _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 1]) {
+        let y = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.shift)));
+        ([y], [y])
+    }
+}
+
+impl Step<0, 1, 1> for Exponentials {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [x]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
         let y = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.shift)));
         ([y], [y])

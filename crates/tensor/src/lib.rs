@@ -31,7 +31,7 @@ pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};
-pub use mask::Mask;
+pub use mask::{BlockPattern, Mask};
 pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
 pub use random::{Purpose, Randomness};
 pub use rotary::{RotaryAngles, rotary};

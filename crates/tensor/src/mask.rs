@@ -1,7 +1,9 @@
 //! A mask as a description of who may attend to whom; only the composed reference turns it into a matrix.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+pub use attentive_kernels::attention::BlockPattern;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 /// Which keys each query may attend to.
@@ -14,6 +16,7 @@ pub struct Mask {
     causal: bool,
     window: Option<usize>,
     keys: Option<Vec<Range<usize>>>,
+    blocks: Option<Arc<BlockPattern>>,
 }
 
 impl Mask {
@@ -42,6 +45,13 @@ impl Mask {
         self
     }
 
+    /// Only the blocks of keys that the pattern lists for a query's head and block are seen. Work is proportional to the
+    /// number of blocks that are listed.
+    pub fn with_blocks(mut self, blocks: Arc<BlockPattern>) -> Self {
+        self.blocks = Some(blocks);
+        self
+    }
+
     /// Whether later positions are hidden.
     pub fn is_causal(&self) -> bool {
         self.causal
@@ -57,7 +67,12 @@ impl Mask {
         self.keys.as_deref()
     }
 
-    /// Whether the query at `position` may attend to `key` in batch row `row`.
+    /// The pattern of blocks, where there is one.
+    pub fn blocks(&self) -> Option<&BlockPattern> {
+        self.blocks.as_deref()
+    }
+
+    /// Whether the query at `position` may attend to `key` in batch row `row`, as far as causality, window and padding go.
     pub fn allows(&self, row: usize, position: isize, key: usize) -> bool {
         let distance = key as isize - position;
         (!self.causal || distance <= 0)
@@ -70,7 +85,7 @@ impl Mask {
                 .is_none_or(|keys| keys[row].contains(&key))
     }
 
-    /// The matrix `[batch or 1, 1, queries, keys]` of forbidden pairs, or nothing when all pairs are allowed.
+    /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of forbidden pairs, or nothing when all pairs are allowed.
     pub fn forbidden(
         &self,
         batch: usize,
@@ -79,7 +94,8 @@ impl Mask {
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
         // A single causal query is the newest position: nothing is later than it.
-        if self.keys.is_none() && self.window.is_none() && (!self.causal || queries == 1) {
+        let one_range = self.keys.is_none() && self.blocks.is_none();
+        if one_range && self.window.is_none() && (!self.causal || queries == 1) {
             return None;
         }
         if let Some(ranges) = &self.keys {
@@ -91,15 +107,22 @@ impl Mask {
             );
         }
         let rows = if self.keys.is_some() { batch } else { 1 };
+        let heads = self.blocks.as_ref().map_or(1, |blocks| blocks.heads());
         let first = keys as isize - queries as isize;
-        let mut forbidden = Vec::with_capacity(rows * queries * keys);
+        let mut forbidden = Vec::with_capacity(rows * heads * queries * keys);
         for row in 0..rows {
-            for query in 0..queries {
+            for (head, query) in (0..heads).flat_map(|head| (0..queries).map(move |it| (head, it)))
+            {
                 let position = first + query as isize;
-                forbidden.extend((0..keys).map(|key| !self.allows(row, position, key)));
+                let listed = |key| {
+                    let blocks = self.blocks.as_ref();
+                    blocks.is_none_or(|blocks| blocks.sees(head, query, key))
+                };
+                let forbids = |key| !(self.allows(row, position, key) && listed(key));
+                forbidden.extend((0..keys).map(forbids));
             }
         }
-        let data = TensorData::new(forbidden, [rows, 1, queries, keys]);
+        let data = TensorData::new(forbidden, [rows, heads, queries, keys]);
         Some(Tensor::from_data(data, device))
     }
 }

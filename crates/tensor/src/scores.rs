@@ -105,6 +105,16 @@ impl Scores {
                 query.dims()
             );
         }
+        if let Some(blocks) = self.mask.blocks() {
+            assert!(
+                blocks.fits(heads, queries, keys),
+                "{operation}: {} heads of blocks of {} do not fit queries {:?} and keys {:?}",
+                blocks.heads(),
+                blocks.block(),
+                query.dims(),
+                key.dims()
+            );
+        }
         if let Some(bias) = &self.bias {
             assert!(
                 bias.fits(batch, heads, queries, keys),

@@ -1,13 +1,14 @@
 //! The backward pass: the weights are made again, tile by tile, from the saved log-sums. Dao et al. 2022.
 
+mod meetings;
 mod row;
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels, union};
+use self::meetings::Meeting;
+use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels};
 use super::{BiasOf, Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
@@ -70,6 +71,7 @@ pub fn backward(
     gradients: Gradients,
 ) {
     shape.check();
+    options.mask.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
     for log_sums in [Some(attended.log_sums), upstream.log_sums] {
         let count = log_sums.map_or(rows, <[f32]>::len);
@@ -308,7 +310,6 @@ impl Group<'_> {
     fn head<S: Simd>(&self, simd: S, head: usize, buffers: &mut Buffers) {
         let Shape {
             queries,
-            keys,
             head_width,
             value_width,
             ..
@@ -343,22 +344,8 @@ impl Group<'_> {
             }
         }
         buffers.query_sums.fill(0.0);
-        // Tiles of keys outside, blocks of queries inside: the sums of a tile's keys and values stay in cache.
-        let blocks: Vec<(Range<usize>, Range<usize>)> = (0..queries)
-            .step_by(QUERIES)
-            .map(|first| first..queries.min(first + QUERIES))
-            .map(|block| (block.clone(), union(self.options, self.shape, batch, block)))
-            .collect();
-        let panel = micro::columns::<S>();
-        for tile in (0..keys).step_by(KEYS) {
-            for (block, seen) in &blocks {
-                if seen.start < (tile + KEYS).min(keys) && tile < seen.end {
-                    // No further than the last key that is seen, in whole panels.
-                    let count = KEYS.min(seen.end - tile).next_multiple_of(panel);
-                    let count = count.min(keys - tile);
-                    self.tile(simd, head, block.clone(), tile, count, buffers);
-                }
-            }
+        for meeting in self.meetings(head, micro::columns::<S>()) {
+            self.meet(simd, head, &meeting, buffers);
         }
         let width = head_width.next_multiple_of(micro::columns::<S>());
         let out = &self.out;
@@ -377,20 +364,14 @@ impl Group<'_> {
     }
 
     #[inline(always)]
-    fn tile<S: Simd>(
-        &self,
-        simd: S,
-        head: usize,
-        block: Range<usize>,
-        tile: usize,
-        count: usize,
-        buffers: &mut Buffers,
-    ) {
+    fn meet<S: Simd>(&self, simd: S, head: usize, meeting: &Meeting, buffers: &mut Buffers) {
         let Shape {
             head_width,
             value_width,
             ..
         } = *self.shape;
+        let Meeting { block, keys, .. } = meeting;
+        let (tile, count) = (keys.start, keys.len());
         let panel = micro::columns::<S>();
         let width = head_width.next_multiple_of(panel);
         let wide = value_width.next_multiple_of(panel);
@@ -436,14 +417,13 @@ impl Group<'_> {
             );
             let mean = buffers.means[block.start + row];
             let at = [self.batch, head, block.start + row];
-            self.row(simd, at, tile, count, weights, slopes, mean);
+            self.row(simd, at, meeting, weights, slopes, mean);
         }
         let turned = |data: &[f32]| View {
             start: data.as_ptr(),
             row_stride: 1,
             column_stride: KEYS,
         };
-        let keys = tile..tile + count;
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns.
         unsafe {
             let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];

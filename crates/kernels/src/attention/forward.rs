@@ -6,9 +6,10 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::few::{self, Lines};
+use super::pattern::{Runs, end_of_block};
 use super::scores::{
-    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, product_with_panels,
-    scale_row_into, union,
+    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, scale_row_into,
+    score_packed, union,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
@@ -33,6 +34,7 @@ pub fn forward(
     log_sums: &mut [f32],
 ) {
     shape.check();
+    options.mask.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
     assert_eq!(
         log_sums.len(),
@@ -165,9 +167,10 @@ impl WithSimd for Head<'_> {
         }
         let mut first = self.queries.start;
         while first < self.queries.end {
-            let block = first..self.queries.end.min(first + QUERIES);
+            let end = end_of_block(self.options.mask.blocks, first).min(first + QUERIES);
+            let block = first..self.queries.end.min(end);
             first = block.end;
-            self.block(simd, block, packed_keys, packed_values, scores, sums);
+            self.block(simd, block, [packed_keys, packed_values], scores, sums);
         }
     }
 }
@@ -178,30 +181,53 @@ impl Head<'_> {
         &self,
         simd: S,
         block: Range<usize>,
-        packed_keys: &[f32],
-        packed_values: &[f32],
+        packed: [&[f32]; 2],
         scores: &mut [f32],
         sums: &mut [f32],
     ) {
-        let rows = block.len();
-        let padded = self
-            .shape
-            .value_width
-            .next_multiple_of(micro::columns::<S>());
-        let mut largest = [f32::NEG_INFINITY; QUERIES];
-        let mut totals = [0f32; QUERIES];
         sums.fill(0.0);
+        let mut running = Running {
+            largest: [f32::NEG_INFINITY; QUERIES],
+            totals: [0.0; QUERIES],
+            sums,
+            padded: self
+                .shape
+                .value_width
+                .next_multiple_of(micro::columns::<S>()),
+        };
         let seen = union(self.options, self.shape, self.batch, block.clone());
+        let blocks = self.options.mask.blocks;
+        for run in Runs::new(blocks, self.shape, self.head, block.start) {
+            let run = run.start.max(seen.start)..run.end.min(seen.end);
+            if !run.is_empty() {
+                self.run(simd, block.clone(), run, packed, scores, &mut running);
+            }
+        }
+        self.finish(simd, block, &running);
+    }
+
+    /// A block of queries with a run of keys.
+    #[inline(always)]
+    fn run<S: Simd>(
+        &self,
+        simd: S,
+        block: Range<usize>,
+        run: Range<usize>,
+        [packed_keys, packed_values]: [&[f32]; 2],
+        scores: &mut [f32],
+        running: &mut Running,
+    ) {
         let panel = micro::columns::<S>();
-        let first_tile = seen.start / panel * panel;
-        for tile in (first_tile..seen.end).step_by(KEYS) {
+        let first_tile = run.start / panel * panel;
+        for tile in (first_tile..run.end).step_by(KEYS) {
             // No further than the last key that is seen, in whole panels.
-            let count = KEYS.min(seen.end - tile).next_multiple_of(panel);
+            let count = KEYS.min(run.end - tile).next_multiple_of(panel);
             let count = count.min(self.shape.keys - tile);
             self.score(simd, block.clone(), tile..tile + count, packed_keys, scores);
-            for row in 0..rows {
+            for row in 0..block.len() {
                 let at = [self.batch, self.head, block.start + row];
                 let range = self.options.mask.range(self.shape, self.batch, at[2]);
+                let range = range.start.max(run.start)..range.end.min(run.end);
                 let seen = Seen::new::<S>(range, tile, count);
                 let line = &mut scores[row * KEYS..(row + 1) * KEYS];
                 if seen.is_empty() {
@@ -210,53 +236,20 @@ impl Head<'_> {
                 }
                 seen.clear_rest(line, count);
                 let factor = prepare_row(line, &seen, self.options, self.shape, at, tile);
-                let vectors = seen.vectors::<S>(line);
-                let before = largest[row];
-                let now = before.max(maximum(simd, vectors) * factor);
-                if now == f32::NEG_INFINITY {
-                    if line[seen.from..seen.to].iter().any(|score| score.is_nan()) {
-                        totals[row] = f32::NAN;
-                    }
+                if !running.add(simd, row, line, &seen, factor) {
                     line[..count].fill(0.0);
                     continue;
-                }
-                let total = exponentiate(simd, vectors, factor, now);
-                if before == now {
-                    totals[row] += total;
-                } else if before == f32::NEG_INFINITY {
-                    (totals[row], largest[row]) = (totals[row] + total, now);
-                } else {
-                    let decay = (before - now).exp();
-                    totals[row] = totals[row] * decay + total;
-                    largest[row] = now;
-                    for sum in &mut sums[row * padded..(row + 1) * padded] {
-                        *sum *= decay;
-                    }
                 }
                 if self.options.dropout.is_some() {
                     let number = self.shape.row(at[0], at[1], at[2]);
                     let line = &mut line[seen.from..seen.to];
-                    drop_weights(
-                        simd,
-                        self.options,
-                        self.shape,
-                        number,
-                        tile + seen.from,
-                        line,
-                    );
+                    let from = tile + seen.from;
+                    drop_weights(simd, self.options, self.shape, number, from, line);
                 }
             }
-            self.weigh(
-                simd,
-                rows,
-                tile..tile + count,
-                packed_values,
-                scores,
-                sums,
-                padded,
-            );
+            let tile = tile..tile + count;
+            self.weigh(simd, block.len(), tile, packed_values, scores, running);
         }
-        self.finish(simd, block, &largest, &totals, sums, padded);
     }
 
     /// The scores of a block of queries with a tile of keys.
@@ -278,34 +271,21 @@ impl Head<'_> {
             }
             return;
         }
-        let query = self.query.row(self.batch, self.head, block.start, width);
-        let a = View {
-            start: query.as_ptr(),
-            row_stride: self.query.strides.row,
-            column_stride: 1,
-        };
-        // The view reaches to the block's last row, which this checks.
-        self.query.row(self.batch, self.head, block.end - 1, width);
-        let panels = &packed_keys[tile.start * width..];
-        // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
-        // whole panels.
-        unsafe {
-            product_with_panels(
-                simd,
-                block.len(),
-                tile.len(),
-                width,
-                a,
-                panels,
-                scores,
-                KEYS,
-            )
-        };
+        let at = [self.batch, self.head];
+        score_packed(
+            simd,
+            self.shape,
+            self.query,
+            at,
+            block,
+            tile,
+            packed_keys,
+            scores,
+        );
     }
 
     /// Adds a tile of values to the sums, weighed.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     fn weigh<S: Simd>(
         &self,
         simd: S,
@@ -313,9 +293,9 @@ impl Head<'_> {
         tile: Range<usize>,
         packed_values: &[f32],
         weights: &[f32],
-        sums: &mut [f32],
-        padded: usize,
+        running: &mut Running,
     ) {
+        let (sums, padded) = (&mut *running.sums, running.padded);
         if !self.packed {
             let values = self.lines(self.value, self.shape.value_width);
             for (line, sums) in weights
@@ -349,15 +329,13 @@ impl Head<'_> {
     }
 
     #[inline(always)]
-    fn finish<S: Simd>(
-        &self,
-        simd: S,
-        block: Range<usize>,
-        largest: &[f32],
-        totals: &[f32],
-        sums: &[f32],
-        padded: usize,
-    ) {
+    fn finish<S: Simd>(&self, simd: S, block: Range<usize>, running: &Running) {
+        let Running {
+            largest,
+            totals,
+            sums,
+            padded,
+        } = running;
         let width = self.shape.value_width;
         for (row, query) in block.enumerate() {
             // A query that saw nothing has no sum to divide by, and gets zeros.
@@ -375,6 +353,55 @@ impl Head<'_> {
             let sums = &sums[row * padded..row * padded + width];
             scale_row_into(simd, sums, factor, to);
         }
+    }
+}
+
+/// What a block of queries has gathered of the keys so far.
+struct Running<'a> {
+    /// Of each row, the largest score.
+    largest: [f32; QUERIES],
+    /// Of each row, the sum of exponentials under it.
+    totals: [f32; QUERIES],
+    /// Of each row, the sum of the values, so weighed, in rows of `padded` numbers.
+    sums: &'a mut [f32],
+    padded: usize,
+}
+
+impl Running<'_> {
+    /// Turns a row of scores into exponentials under the running maximum, and says whether there is any.
+    #[inline(always)]
+    fn add<S: Simd>(
+        &mut self,
+        simd: S,
+        row: usize,
+        line: &mut [f32],
+        seen: &Seen,
+        factor: f32,
+    ) -> bool {
+        let vectors = seen.vectors::<S>(line);
+        let before = self.largest[row];
+        let now = before.max(maximum(simd, vectors) * factor);
+        if now == f32::NEG_INFINITY {
+            if line[seen.from..seen.to].iter().any(|score| score.is_nan()) {
+                self.totals[row] = f32::NAN;
+            }
+            return false;
+        }
+        let total = exponentiate(simd, vectors, factor, now);
+        if before == now {
+            self.totals[row] += total;
+        } else if before == f32::NEG_INFINITY {
+            self.totals[row] += total;
+            self.largest[row] = now;
+        } else {
+            let decay = (before - now).exp();
+            self.totals[row] = self.totals[row] * decay + total;
+            self.largest[row] = now;
+            for sum in &mut self.sums[row * self.padded..(row + 1) * self.padded] {
+                *sum *= decay;
+            }
+        }
+        true
     }
 }
 

@@ -1,7 +1,7 @@
 //! Exact attention in tiles, with memory linear in the length. Dao et al. 2022; Rabe and Staats 2021.
 //!
-//! The forward pass keeps, of all weights, only the logarithm of each row's sum; backward pass and [`weights`] make the
-//! weights again from it.
+//! The forward pass keeps, of all weights, only the logarithm of each row's sum; the backward pass makes the weights again
+//! from it.
 //!
 //! ```text
 //!            keys, in tiles          For a block of queries, each tile of keys gives scores, which become
@@ -16,6 +16,7 @@ mod bias;
 mod few;
 mod forward;
 pub mod naive;
+mod pattern;
 mod scores;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ mod weights;
 pub use backward::{Attended, Gradients, Upstream, backward};
 pub use bias::{Bias, BiasOf};
 pub use forward::forward;
-pub use weights::weights;
+pub use pattern::BlockPattern;
+pub use weights::{WeightGradients, weights, weights_backward};
 
 use std::ops::Range;
 
@@ -160,10 +162,23 @@ pub struct Masking<'a> {
     pub window: Option<usize>,
     /// Per sequence, the keys that are not padding.
     pub keys: Option<&'a [Range<usize>]>,
+    /// Only the keys of some blocks.
+    pub blocks: Option<&'a BlockPattern>,
 }
 
 impl Masking<'_> {
-    /// The keys that a query sees: with these masks always one range.
+    fn check(&self, shape: &Shape) {
+        if let Some(blocks) = self.blocks {
+            assert!(
+                blocks.fits(shape.heads, shape.queries, shape.keys),
+                "attention: a pattern of blocks of {} for {} heads does not fit {shape:?}",
+                blocks.block(),
+                blocks.heads()
+            );
+        }
+    }
+
+    /// The keys that a query sees, the pattern of blocks aside: with these masks always one range.
     pub fn range(&self, shape: &Shape, batch: usize, query: usize) -> Range<usize> {
         // The query's position is `place - queries`, which may be below zero: the subtraction comes last.
         let place = shape.keys + query;

@@ -27,6 +27,10 @@ pub fn forward(
     let mut weights = vec![0.0; rows * shape.keys];
     for_each_row(shape, |batch, head, position, row| {
         let range = options.mask.range(shape, batch, position);
+        let listed = |key: usize| {
+            let blocks = options.mask.blocks;
+            blocks.is_none_or(|blocks| blocks.sees(head, position, key))
+        };
         let shared = shape.key_value_head(head);
         let q = query.row(batch, head, position, shape.head_width);
         let weights = &mut weights[row * shape.keys..(row + 1) * shape.keys];
@@ -37,7 +41,11 @@ pub fn forward(
                 let at = batch * bias.batch_stride + head * bias.head_stride;
                 score += f64::from(bias.data[at + bias_index(shape, bias.of, position, other)]);
             }
-            weights[other] = score;
+            weights[other] = if listed(other) {
+                score
+            } else {
+                f64::NEG_INFINITY
+            };
         }
         let largest = weights[range.clone()]
             .iter()
@@ -79,7 +87,7 @@ pub struct Backward {
     pub key: Vec<f64>,
     /// Of the values.
     pub value: Vec<f64>,
-    /// Of the scores after scaling, which is the gradient of a bias; `[batch, heads, queries, keys]`.
+    /// Of the bias of each sequence and head; where there is none, of the scaled scores `[batch, heads, queries, keys]`.
     pub bias: Vec<f64>,
 }
 
@@ -94,16 +102,8 @@ pub fn backward(
     options: &Options,
 ) -> Backward {
     let Forward { weights, .. } = forward(shape, query, key, value, options);
-    let (d, dv) = (shape.head_width, shape.value_width);
-    let of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
-    let shared_rows = shape.batch * shape.key_value_heads * shape.keys;
-    let rows = shape.batch * shape.heads * shape.queries;
-    let mut out = Backward {
-        query: vec![0.0; rows * d],
-        key: vec![0.0; shared_rows * d],
-        value: vec![0.0; shared_rows * dv],
-        bias: vec![0.0; shape.batch * shape.heads * of.size(shape)],
-    };
+    let dv = shape.value_width;
+    let mut out = Backward::zeros(shape, options);
     for_each_row(shape, |batch, head, position, row| {
         let shared = shape.key_value_head(head);
         let upstream = &upstream[row * dv..(row + 1) * dv];
@@ -118,23 +118,82 @@ pub fn backward(
                 out.value[at + i] += weights[other] * factor * f64::from(*up);
             }
         }
-        let mean: f64 = slopes.iter().zip(weights).map(|(s, w)| s * w).sum();
         let of_log_sum = log_sums_upstream.map_or(0.0, |slopes| f64::from(slopes[row]));
+        let slopes = slopes_of_scores(weights, &slopes, of_log_sum);
+        let at = [batch, head, position];
+        out.add(shape, options, [query, key], at, &slopes);
+    });
+    out
+}
+
+/// The gradients of the sum of `weights · upstream`, both `[batch, heads, queries, keys]`; there are no values.
+pub fn weights_backward(
+    shape: &Shape,
+    query: Heads,
+    key: Heads,
+    weights: &[f64],
+    upstream: &[f32],
+    options: &Options,
+) -> Backward {
+    let mut out = Backward::zeros(shape, options);
+    for_each_row(shape, |batch, head, position, row| {
+        let row = row * shape.keys..(row + 1) * shape.keys;
+        let upstream: Vec<f64> = upstream[row.clone()]
+            .iter()
+            .map(|it| f64::from(*it))
+            .collect();
+        let slopes = slopes_of_scores(&weights[row], &upstream, 0.0);
+        let at = [batch, head, position];
+        out.add(shape, options, [query, key], at, &slopes);
+    });
+    out
+}
+
+/// The slopes of a row's scores, of those of its weights and of its log-sum.
+fn slopes_of_scores(weights: &[f64], slopes: &[f64], of_log_sum: f64) -> Vec<f64> {
+    let mean: f64 = slopes.iter().zip(weights).map(|(s, w)| s * w).sum();
+    let pairs = weights.iter().zip(slopes);
+    pairs.map(|(w, s)| w * (s - mean + of_log_sum)).collect()
+}
+
+impl Backward {
+    fn zeros(shape: &Shape, options: &Options) -> Self {
+        let of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
+        let shared_rows = shape.batch * shape.key_value_heads * shape.keys;
+        let heads = shape.batch * shape.heads;
+        Self {
+            query: vec![0.0; heads * shape.queries * shape.head_width],
+            key: vec![0.0; shared_rows * shape.head_width],
+            value: vec![0.0; shared_rows * shape.value_width],
+            bias: vec![0.0; heads * of.size(shape)],
+        }
+    }
+
+    /// Adds what the slopes of a row's scores send back to its query, the keys and the bias.
+    fn add(
+        &mut self,
+        shape: &Shape,
+        options: &Options,
+        [query, key]: [Heads; 2],
+        [batch, head, position]: [usize; 3],
+        slopes: &[f64],
+    ) {
+        let of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
+        let (d, shared) = (shape.head_width, shape.key_value_head(head));
+        let row = shape.row(batch, head, position);
         let q = query.row(batch, head, position, d);
-        for other in 0..shape.keys {
-            let slope = weights[other] * (slopes[other] - mean + of_log_sum);
+        for (other, slope) in slopes.iter().enumerate() {
             let head = (batch * shape.heads + head) * of.size(shape);
-            out.bias[head + bias_index(shape, of, position, other)] += slope;
+            self.bias[head + bias_index(shape, of, position, other)] += slope;
             let slope = slope * f64::from(options.scale);
             let k = key.row(batch, shared, other, d);
             let at = ((batch * shape.key_value_heads + shared) * shape.keys + other) * d;
             for i in 0..d {
-                out.query[row * d + i] += slope * f64::from(k[i]);
-                out.key[at + i] += slope * f64::from(q[i]);
+                self.query[row * d + i] += slope * f64::from(k[i]);
+                self.key[at + i] += slope * f64::from(q[i]);
             }
         }
-    });
-    out
+    }
 }
 
 fn for_each_row(shape: &Shape, mut work: impl FnMut(usize, usize, usize, usize)) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::{Heads, Options, Shape, WeightDropout};
+use super::{Heads, KEYS, Options, Shape, WeightDropout};
 use crate::micro::{self, Onto, View};
 use crate::pack::pack_panels_with;
 
@@ -120,6 +120,34 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
             }
         }
     }
+}
+
+/// The raw scores of a block of queries with a tile of packed keys, in rows of [`KEYS`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn score_packed<S: Simd>(
+    simd: S,
+    shape: &Shape,
+    query: Heads,
+    [batch, head]: [usize; 2],
+    block: Range<usize>,
+    tile: Range<usize>,
+    packed_keys: &[f32],
+    scores: &mut [f32],
+) {
+    let width = shape.head_width;
+    let a = View {
+        start: query.row(batch, head, block.start, width).as_ptr(),
+        row_stride: query.strides.row,
+        column_stride: 1,
+    };
+    // The view reaches to the block's last row, which this checks.
+    query.row(batch, head, block.end - 1, width);
+    let panels = &packed_keys[tile.start * width..];
+    let (rows, columns) = (block.len(), tile.len());
+    // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
+    // whole panels.
+    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS) };
 }
 
 /// `C += A · B` with B in padded rows, as wide as C's.

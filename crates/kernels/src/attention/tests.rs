@@ -1,5 +1,7 @@
 //! The tiled passes against their naive twins, and the twins' gradients against finite differences.
 
+mod weights_backward;
+
 use std::ops::Range;
 use std::panic;
 
@@ -20,6 +22,8 @@ struct Case {
     causal: bool,
     window: Option<usize>,
     keys: Option<Vec<Range<usize>>>,
+    /// The size of a block, and whether heads share the pattern.
+    blocks: Option<(usize, bool)>,
     bias: Option<BiasOf>,
     dropout: bool,
     reads_log_sums: bool,
@@ -32,6 +36,21 @@ impl Case {
             true => Strides::length_first(heads, length, width),
             false => Strides::heads_first(heads, length, width),
         }
+    }
+
+    fn pattern(&self) -> Option<BlockPattern> {
+        let (block, shared) = self.blocks?;
+        let heads = if shared { 1 } else { self.shape.heads };
+        let rows = self.shape.queries.div_ceil(block);
+        let columns = self.shape.keys.div_ceil(block);
+        // Every third row sees nothing but what is drawn; the others also have neighbours, and the first block.
+        let sees = |head: usize, row: usize, column: usize| {
+            let drawn = (head * 7919 + row * 104_729 + column * 31 + 5) % 11 < 2;
+            drawn || (row % 3 > 0 && (column == 0 || row.abs_diff(column) < 2))
+        };
+        let row = |head, row| (0..columns).filter(|it| sees(head, row, *it)).collect();
+        let head = |head| (0..rows).map(|it| row(head, it)).collect();
+        Some(BlockPattern::new(block, (0..heads).map(head).collect()))
     }
 }
 
@@ -84,12 +103,14 @@ fn check(case: &Case) {
     if s.keys % 2 == 1 && bias_of == BiasOf::Keys {
         bias[..s.keys].fill(f32::NEG_INFINITY);
     }
+    let pattern = case.pattern();
     let options = Options {
         scale: 1.7 / (s.head_width as f32).sqrt(),
         mask: Masking {
             causal: case.causal,
             window: case.window,
             keys: case.keys.as_deref(),
+            blocks: pattern.as_ref(),
         },
         bias: case.bias.map(|of| Bias {
             data: &bias,
@@ -109,6 +130,7 @@ fn check(case: &Case) {
     let log_sums_upstream = numbers(s.batch * s.heads * s.queries, 11);
     let log_sums_upstream = case.reads_log_sums.then_some(&*log_sums_upstream);
     let slopes = naive::backward(&s, q, k, v, &upstream, log_sums_upstream, &options);
+    weights_backward::check(case, [q, k], &options, &expected.weights);
     for instructions in [Instructions::Native, Instructions::Scalar] {
         with_instructions(instructions, || {
             let mut context = vec![f32::NAN; count(c_size)];
@@ -129,7 +151,7 @@ fn check(case: &Case) {
             );
             assert_close("log-sums", case, &log_sums, &expected.log_sums);
             let mut made = vec![f32::NAN; log_sums.len() * s.keys];
-            weights(&s, q, k, &options, &log_sums, &mut made);
+            weights(&s, q, k, &options, &mut made);
             assert_close("weights", case, &made, &expected.weights);
 
             let [mut dq, mut dk, mut dv] =
@@ -246,6 +268,18 @@ fn cases() -> impl Strategy<Value = Case> {
         bias,
         window,
         proptest::option::of((0usize..60, 0usize..140)),
+        proptest::option::of((
+            prop_oneof![
+                Just(1usize),
+                Just(2),
+                Just(7),
+                Just(13),
+                Just(16),
+                Just(64),
+                Just(200)
+            ],
+            any::<bool>(),
+        )),
     )
         .prop_map(
             |(
@@ -254,6 +288,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 bias,
                 window,
                 padding,
+                blocks,
             )| Case {
                 shape: Shape {
                     batch,
@@ -266,6 +301,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 },
                 causal: flags.0,
                 bias,
+                blocks,
                 dropout: flags.1,
                 length_first: flags.2,
                 reads_log_sums: flags.3,

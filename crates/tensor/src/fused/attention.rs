@@ -26,13 +26,14 @@ pub(crate) struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    fn for_kernel<'a>(&'a self, bias: Option<Bias<'a>>) -> Options<'a> {
+    pub(super) fn for_kernel<'a>(&'a self, bias: Option<Bias<'a>>) -> Options<'a> {
         Options {
             scale: self.scale as f32,
             mask: Masking {
                 causal: self.mask.is_causal(),
                 window: self.mask.window(),
                 keys: self.mask.keys(),
+                blocks: self.mask.blocks(),
             },
             bias,
             dropout: self.dropout.map(|(probability, key)| WeightDropout {
@@ -275,7 +276,7 @@ impl Saved {
 }
 
 /// A bias as the kernel reads it; none if it is empty.
-fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
+pub(super) fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
     if !is_present(bias) {
         return None;
     }
@@ -289,7 +290,7 @@ fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
 }
 
 /// What a bias is of, as its number of axes says; its sequences, its heads, and how many numbers a head has.
-fn bias_sizes(bias: &FlexTensor) -> (BiasOf, [usize; 3]) {
+pub(super) fn bias_sizes(bias: &FlexTensor) -> (BiasOf, [usize; 3]) {
     match bias.layout().shape()[..] {
         [batch, heads, queries, keys] => (BiasOf::Pairs, [batch, heads, queries * keys]),
         [batch, heads, keys] => (BiasOf::Keys, [batch, heads, keys]),
@@ -299,7 +300,7 @@ fn bias_sizes(bias: &FlexTensor) -> (BiasOf, [usize; 3]) {
 }
 
 /// The gradient of the bias of each head, added up to the shape of the bias.
-fn summed(slopes: Vec<f32>, shape: &Shape, bias: &FlexTensor) -> FlexTensor {
+pub(super) fn summed(slopes: Vec<f32>, shape: &Shape, bias: &FlexTensor) -> FlexTensor {
     let (_, [batches, heads, size]) = bias_sizes(bias);
     let mut sums = vec![0.0; batches * heads * size];
     for (index, slopes) in slopes.chunks_exact(size.max(1)).enumerate() {
@@ -323,14 +324,14 @@ fn length_first(
 }
 
 /// The tensor itself if the numbers of each row follow each other, otherwise a dense copy.
-fn rows_dense(x: &FlexTensor) -> FlexTensor {
+pub(super) fn rows_dense(x: &FlexTensor) -> FlexTensor {
     let layout = x.layout();
     let fits = layout.strides()[3] == 1 && layout.has_positive_strides();
     if fits { x.clone() } else { dense(x) }
 }
 
 /// The rows of a tensor `[batch, heads, length, width]`.
-fn heads(x: &FlexTensor) -> Heads<'_> {
+pub(super) fn heads(x: &FlexTensor) -> Heads<'_> {
     let strides = x.layout().strides();
     let stride = |axis: usize| usize::try_from(strides[axis]).expect("strides are positive");
     Heads {
@@ -343,7 +344,7 @@ fn heads(x: &FlexTensor) -> Heads<'_> {
     }
 }
 
-fn shape(query: &FlexTensor, key: &FlexTensor, value: &FlexTensor) -> Shape {
+pub(super) fn shape(query: &FlexTensor, key: &FlexTensor, value: &FlexTensor) -> Shape {
     let [query, key, value] = [query, key, value].map(|it| it.layout().shape());
     Shape {
         batch: query[0],

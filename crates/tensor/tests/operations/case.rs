@@ -1,8 +1,9 @@
 //! A case: an operation with its settings, its inputs, and what flows back into each of its outputs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use attentive_tensor::{Activation, Mask, NormKind, Purpose, Randomness};
+use attentive_tensor::{Activation, BlockPattern, Mask, NormKind, Purpose, Randomness};
 use serde::Deserialize;
 
 /// Sizes and numbers; f64, which holds every f32.
@@ -147,9 +148,18 @@ pub struct Attention {
     pub window: Option<usize>,
     /// First and end of the keys that are not padding, for each sequence.
     pub keys: Option<Vec<[usize; 2]>>,
+    #[serde(default)]
+    pub blocks: Option<Blocks>,
     /// PyTorch's masks are not ours, so the golden cases have none.
     #[serde(default)]
     pub dropout: f64,
+}
+
+/// The size of a block and, for each head or for all, for each block of queries, the blocks of keys that it sees.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Blocks {
+    pub block: usize,
+    pub rows: Vec<Vec<Vec<usize>>>,
 }
 
 impl Attention {
@@ -160,6 +170,9 @@ impl Attention {
         };
         if let Some(window) = self.window {
             mask = mask.with_window(window);
+        }
+        if let Some(Blocks { block, rows }) = &self.blocks {
+            mask = mask.with_blocks(Arc::new(BlockPattern::new(*block, rows.clone())));
         }
         match &self.keys {
             Some(keys) => mask.with_keys(keys.iter().map(|[start, end]| *start..*end).collect()),

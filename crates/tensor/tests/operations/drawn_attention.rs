@@ -2,7 +2,7 @@
 //! length.
 
 use super::draw;
-use crate::case::{Attention, Case, Operation};
+use crate::case::{Attention, Blocks, Case, Operation};
 
 /// All but the empty ones.
 pub fn cases() -> Vec<Case> {
@@ -10,6 +10,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(attentions_with_dropout());
     cases.extend(biases());
     cases.extend(log_sums());
+    cases.extend(blocks());
     cases
 }
 
@@ -154,6 +155,7 @@ fn biases() -> Vec<Case> {
         causal,
         window,
         keys: keys.map(<[_]>::to_vec),
+        blocks: None,
         dropout,
     };
     let plain = settings(false, None, None, 0.0);
@@ -201,6 +203,61 @@ fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<Bias>) ->
     inputs.extend(bias.iter().map(|bias| ("bias", bias.as_slice())));
     let operation = Operation::Attention(settings.clone());
     draw(&format!("attention, {name}"), operation, &inputs)
+}
+
+/// Patterns as BigBird's: the first block, neighbours, and one drawn from all.
+fn blocks() -> Vec<Case> {
+    let settings = |block: usize, queries: usize, keys: usize, heads: usize, causal, dropout| {
+        let (rows, columns) = (queries.div_ceil(block), keys.div_ceil(block));
+        let sees = |head: usize, row: usize, column: usize| {
+            let drawn = (row * 7919 + head * 31 + 5) % columns;
+            column == 0 || row.abs_diff(column) < 2 || column == drawn
+        };
+        let row = |head, row| (0..columns).filter(|it| sees(head, row, *it)).collect();
+        let head = |head| (0..rows).map(|it| row(head, it)).collect();
+        Attention {
+            scale: 0.4,
+            causal,
+            dropout,
+            blocks: Some(Blocks {
+                block,
+                rows: (0..heads).map(head).collect(),
+            }),
+            ..Attention::default()
+        }
+    };
+    vec![
+        attend(
+            "blocks of 7",
+            &settings(7, 101, 101, 1, false, 0.0),
+            [1, 2, 1, 101, 101, 2, 3],
+            None,
+        ),
+        attend(
+            "blocks of 64",
+            &settings(64, 150, 150, 2, true, 0.0),
+            [1, 2, 2, 150, 150, 2, 2],
+            None,
+        ),
+        attend(
+            "blocks of one",
+            &settings(1, 17, 23, 2, false, 0.0),
+            [2, 2, 1, 17, 23, 3, 2],
+            Some(Bias::Keys([2, 1])),
+        ),
+        attend(
+            "blocks of 5 for few queries, with dropout",
+            &settings(5, 4, 131, 4, false, 0.3),
+            [1, 4, 2, 4, 131, 3, 3],
+            None,
+        ),
+        attend(
+            "a block larger than all",
+            &settings(200, 9, 7, 1, true, 0.0),
+            [1, 1, 1, 9, 7, 3, 3],
+            Some(Bias::Distances(1)),
+        ),
+    ]
 }
 
 /// The same attention, of which the log-sums are read too.

@@ -2,10 +2,11 @@
 //! numbers out of range.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use attentive_tensor::{
-    Activation, AdamWState, AdamWStep, Attended, Device, Int, LinearMap, Mask, NormKind,
-    NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add,
+    Activation, AdamWState, AdamWStep, Attended, BlockPattern, Device, Int, LinearMap, Mask,
+    NormKind, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add,
     apply_weights, attention, attention_weights, attention_with_log_sums, cross_entropy, dropout,
     embedding, feed_forward, gated, linear, masked_softmax, merge_attended, norm, norm_beside,
     norm_of_sum, rotary, three_linears,
@@ -380,8 +381,17 @@ fn attentions(refuse: Refuse) {
     let pairs = move |bias: [usize; 4]| biased(ScoreBias::Pairs(ones(bias)));
     let of_keys = move |bias: [usize; 3]| biased(ScoreBias::Keys(ones(bias)));
     let distances = move |bias: [usize; 2]| biased(ScoreBias::Distances(ones(bias)));
+    // Of heads, of blocks of queries, and the blocks of keys that all of them see.
+    let blocks = |heads: usize, rows: usize, columns: usize| {
+        let rows = vec![vec![(0..columns).collect(); rows]; heads];
+        let pattern = Arc::new(BlockPattern::new(2, rows));
+        Scores::new(Mask::none().with_blocks(pattern), 1.0)
+    };
     let padded = || Scores::new(Mask::none().with_keys(vec![0..5, 0..5, 0..5]), 1.0);
-    let scores: [(Box<dyn Fn() -> Scores>, _); 10] = [
+    let scores: [(Box<dyn Fn() -> Scores>, _); 13] = [
+        (Box::new(move || blocks(2, 2, 1)), "2 heads of blocks of 2"),
+        (Box::new(move || blocks(1, 3, 1)), "1 heads of blocks of 2"),
+        (Box::new(move || blocks(1, 2, 4)), "1 heads of blocks of 2"),
         (Box::new(move || pairs([3, 4, 3, 5])), "[3, 4, 3, 5]"),
         (Box::new(move || pairs([2, 2, 3, 5])), "[2, 2, 3, 5]"),
         (Box::new(move || pairs([2, 4, 3, 1])), "[2, 4, 3, 1]"),

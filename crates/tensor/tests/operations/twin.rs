@@ -5,7 +5,7 @@ use attentive_kernels as kernels;
 use attentive_tensor::{Activation, IGNORED_TARGET, NormKind};
 use kernels::rotary::{Direction, Heads, Layout};
 
-use crate::case::{Array, Arrays, Attention, Case, Norm, Operation, randomness};
+use crate::case::{Array, Arrays, Attention, Blocks, Case, Norm, Operation, randomness};
 
 /// The outputs of a case's operation, for these inputs in the place of its own.
 pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
@@ -218,7 +218,13 @@ fn scores(settings: &Attention, inputs: &Arrays) -> Array {
                     _ => panic!("a bias of {:?}", bias.shape),
                 };
             }
-            let sees = sees(settings, sequence, place + keys, other + queries, other);
+            let listed = settings
+                .blocks
+                .as_ref()
+                .is_none_or(|Blocks { block, rows }| {
+                    rows[head % rows.len()][place / block].contains(&(other / block))
+                });
+            let sees = listed && sees(settings, sequence, place + keys, other + queries, other);
             scores.push(if sees { score } else { f64::NEG_INFINITY });
         }
     }

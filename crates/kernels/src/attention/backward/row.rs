@@ -5,26 +5,27 @@ use pulp::Simd;
 use super::super::scores::{Seen, dropout_factors, prepare_row};
 use super::super::{BiasOf, KEYS};
 use super::Group;
+use super::meetings::Meeting;
 use crate::elementwise::add_to;
 use crate::simd;
 
 impl Group<'_> {
     /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn row<S: Simd>(
         &self,
         simd: S,
         at: [usize; 3],
-        tile: usize,
-        count: usize,
+        meeting: &Meeting,
         weights: &mut [f32],
         slopes: &mut [f32],
         mean: f32,
     ) {
+        let (tile, count, run) = (meeting.keys.start, meeting.keys.len(), &meeting.run);
         let number = self.shape.row(at[0], at[1], at[2]);
         let log_sum = self.attended.log_sums[number];
         let range = self.options.mask.range(self.shape, at[0], at[2]);
+        let range = range.start.max(run.start)..range.end.min(run.end);
         let seen = Seen::new::<S>(range, tile, count);
         if seen.is_empty() || log_sum == f32::NEG_INFINITY {
             weights[..count].fill(0.0);

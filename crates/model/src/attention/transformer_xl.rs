@@ -10,7 +10,7 @@
 
 use attentive_tensor::{ScoreBias, Scores};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Shape, Tensor, TensorData};
 
 use super::heads::with_heads;
 use super::pattern::{Call, Projected};
@@ -165,7 +165,12 @@ impl TransformerXl {
         let encodings = encoded_distances(keys, width, &query.device());
         let positions = self.split(self.positions.forward(encodings));
         let query = query + per_head(&self.position_bias) * scale;
-        shifted(query.matmul(positions.swap_dims(2, 3)))
+        // Said and not left to the product: with no sequences at all, Flex reads beyond its operands.
+        let [batch, heads, _, head_width] = query.dims();
+        let positions = positions
+            .swap_dims(2, 3)
+            .expand(Shape::from([batch, heads, head_width, keys]));
+        shifted(query.matmul(positions))
     }
 
     /// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`

@@ -11,6 +11,7 @@ pub struct DistanceBias {
     device: Device,
 }
 
+#[allow(clippy::large_enum_variant)] // One per pass.
 #[derive(Clone, Debug)]
 enum Source {
     /// ALiBi: a slope per head.

@@ -76,7 +76,10 @@ fn exponent(points: &[Point], of: impl Fn(&Point) -> f64) -> Option<f64> {
     }
     let mean_x = logarithms.iter().map(|it| it.0).sum::<f64>() / count;
     let mean_y = logarithms.iter().map(|it| it.1).sum::<f64>() / count;
-    let covariance: f64 = logarithms.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let covariance: f64 = logarithms
+        .iter()
+        .map(|(x, y)| (x - mean_x) * (y - mean_y))
+        .sum();
     let variance: f64 = logarithms.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
     Some(covariance / variance)
 }
@@ -86,7 +89,12 @@ fn text(measured: &[(String, Vec<Point>)]) -> String {
     let full: BTreeMap<usize, f64> = measured
         .iter()
         .find(|(name, _)| name == "full")
-        .map(|(_, points)| points.iter().map(|it| (it.length, it.milliseconds)).collect())
+        .map(|(_, points)| {
+            points
+                .iter()
+                .map(|it| (it.length, it.milliseconds))
+                .collect()
+        })
         .unwrap_or_default();
     text.push_str("| least ms |");
     for length in LENGTHS {
@@ -139,7 +147,12 @@ fn row(text: &mut String, name: &str, points: &[Point], of: impl Fn(&Point) -> f
 
 /// Time against length, both in logarithms, one line each.
 fn picture(measured: &[(String, Vec<Point>)]) -> Result<String> {
-    let times = || measured.iter().flat_map(|(_, points)| points).map(|it| it.milliseconds);
+    let times = || {
+        measured
+            .iter()
+            .flat_map(|(_, points)| points)
+            .map(|it| it.milliseconds)
+    };
     let lowest = times().fold(f64::INFINITY, f64::min);
     let highest = times().fold(0.0, f64::max);
     let mut svg = String::new();
@@ -170,7 +183,9 @@ fn picture(measured: &[(String, Vec<Point>)]) -> Result<String> {
                 .draw_series(LineSeries::new(line, color.stroke_width(2)))
                 .map_err(|error| failed(&error))?
                 .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2))
+                });
         }
         chart
             .configure_series_labels()

@@ -154,6 +154,22 @@ pub(crate) fn attend_with_log_sums(
     }
 }
 
+/// The weights of attention, before dropout.
+pub(crate) fn weigh(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    bias: Option<ScoreBias>,
+    options: AttentionOptions,
+) -> Tensor<4> {
+    let bias = score_bias(bias, &query.device());
+    Tensor::from_dispatch(Dispatch::fused_attention_weights(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        bias,
+        options,
+    ))
+}
+
 /// A bias on scores, whose number of axes says what it is of.
 fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch> {
     match bias {

@@ -9,6 +9,7 @@
 mod activation;
 mod add;
 mod attention;
+mod attention_weights;
 mod buffers;
 mod calls;
 mod cross_entropy;
@@ -115,6 +116,14 @@ pub(crate) trait FusedOps: Backend {
         bias: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The weights of attention, before dropout.
+    fn fused_attention_weights(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self>;
 
     /// Mean cross-entropy of rows.
     fn fused_cross_entropy(
@@ -255,6 +264,17 @@ impl FusedOps for Flex {
         attended.into_tensors()
     }
 
+    fn fused_attention_weights(
+        query: FlexTensor,
+        key: FlexTensor,
+        bias: FlexTensor,
+        options: AttentionOptions,
+    ) -> FlexTensor {
+        let weights = attention_weights::forward(&query, &key, &bias, &options);
+        recycle([query, key]);
+        weights
+    }
+
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
         let judged = cross_entropy::forward(&logits, &targets, smoothing);
         recycle([logits]);
@@ -363,6 +383,15 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         attention::tracked_with_log_sums::<C>([query, key, value, bias], options).into()
+    }
+
+    fn fused_attention_weights(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self> {
+        attention_weights::tracked::<C>(query, key, bias, &options)
     }
 
     fn fused_cross_entropy(

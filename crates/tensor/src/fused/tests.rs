@@ -1,11 +1,14 @@
 //! Each kernel against the composed operation that it replaces: values, and the gradients of every input.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, ScoreBias, Scores,
-    activate, activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward,
-    gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Activation, Attended, BlockPattern, Mask, NormKind, NormOperands, Purpose, Randomness,
+    RotaryAngles, ScoreBias, Scores, activate, activated_linear, add, attention, attention_weights,
+    attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear, norm,
+    norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -216,12 +219,21 @@ fn activations() {
 
 #[test]
 fn attentions() {
+    let lists = [vec![0, 1], vec![1], vec![0, 2, 4], vec![], vec![3, 4]];
+    let blocks = Arc::new(BlockPattern::new(2, vec![lists.to_vec()]));
     let masks = [
         ("none", Mask::none()),
         ("causal", Mask::causal()),
         ("padded", Mask::causal().with_keys(vec![0..5, 4..9])),
         ("window", Mask::causal().with_window(3)),
         ("window both ways", Mask::none().with_window(2)),
+        ("blocks", Mask::none().with_blocks(blocks.clone())),
+        (
+            "causal blocks with padding",
+            Mask::causal()
+                .with_blocks(blocks)
+                .with_keys(vec![0..5, 4..9]),
+        ),
     ];
     for (name, mask) in masks {
         let scores = Scores::new(mask, 0.4);
@@ -229,6 +241,28 @@ fn attentions() {
             name,
             [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
             |[q, k, v], _| attention(q, k, v, &scores, 0.0, None),
+        );
+        check(
+            &format!("{name}, the weights"),
+            [[2, 4, 9, 6], [2, 2, 9, 6], [1, 4, 1, 9]],
+            |[q, k, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Keys(bias.reshape([1, 4, 9]))),
+                    ..scores.clone()
+                };
+                attention_weights(q, k, &scores)
+            },
+        );
+        check(
+            &format!("{name} with log-sums"),
+            [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
+            |[q, k, v], _| {
+                let Attended { context, log_sums } =
+                    attention_with_log_sums(q, k, v, &scores, 0.0, None);
+                // A row that saw nothing has no log-sum to multiply with.
+                let empty = log_sums.clone().equal_scalar(f32::NEG_INFINITY);
+                context * log_sums.mask_fill(empty, 0.0).unsqueeze_dim(3)
+            },
         );
         check(
             &format!("{name} from projections"),
@@ -272,6 +306,28 @@ fn attentions() {
                 attention(q, k, v, &scores, 0.0, None)
             },
         );
+    }
+}
+
+#[test]
+fn the_weights_are_the_composed_ones_to_a_millionth() {
+    let device = Device::flex();
+    device.seed(5);
+    let (query, key) = (
+        random([2, 4, 131, 24], &device),
+        random([2, 2, 131, 24], &device),
+    );
+    for mask in [Mask::none(), Mask::causal().with_window(50)] {
+        let weights = |composed: bool| {
+            COMPOSED.set(composed);
+            let scores = Scores::new(mask.clone(), 0.2);
+            let weights = attention_weights(query.clone(), key.clone(), &scores);
+            COMPOSED.set(false);
+            weights
+        };
+        let apart = (weights(false) - weights(true)).abs().max();
+        let apart = apart.into_scalar::<f32>();
+        assert!(apart < 1e-6, "{apart}");
     }
 }
 

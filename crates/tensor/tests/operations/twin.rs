@@ -172,8 +172,10 @@ fn merged(inputs: &Arrays) -> Vec<Vec<f64>> {
         let total = log_sum(&logs);
         outputs[1].push(total);
         for (context, log) in contexts.iter().zip(logs) {
-            for place in row * width..(row + 1) * width {
-                outputs[0][place] += context.numbers[place] * (log - total).exp();
+            let places = row * width..(row + 1) * width;
+            let values = &context.numbers[places.clone()];
+            for (sum, value) in outputs[0][places].iter_mut().zip(values) {
+                *sum += value * (log - total).exp();
             }
         }
     }

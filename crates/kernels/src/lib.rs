@@ -17,6 +17,7 @@ pub mod feed_forward;
 pub mod gemm;
 pub mod limits;
 pub mod linear;
+pub mod linear_attention;
 mod micro;
 pub mod norms;
 mod pack;

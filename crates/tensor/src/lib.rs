@@ -14,9 +14,12 @@ mod embedding;
 mod exactly;
 mod fused;
 mod linear;
+mod linear_attention;
 mod mask;
 mod norm;
+mod positive_features;
 mod random;
+mod random_features;
 mod rotary;
 mod softmax;
 
@@ -28,9 +31,12 @@ pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};
+pub use linear_attention::{LinearAttended, LinearState, linear_attention};
 pub use mask::Mask;
 pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
+pub use positive_features::{FeatureMap, positive_features};
 pub use random::{Purpose, Randomness};
+pub use random_features::{Stabilizer, orthogonal_features, random_features};
 pub use rotary::{RotaryAngles, rotary};
 pub use softmax::softmax;
 

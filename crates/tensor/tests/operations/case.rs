@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use attentive_tensor::{Activation, Mask, NormKind, Purpose, Randomness};
+use attentive_tensor::{Activation, FeatureMap, Mask, NormKind, Purpose, Randomness, Stabilizer};
 use serde::Deserialize;
 
 /// Sizes and numbers; f64, which holds every f32.
@@ -103,6 +103,13 @@ pub enum Operation {
     Attention(Attention),
     AttentionWeights(Attention),
     ApplyWeights,
+    LinearAttention(LinearAttention),
+    PositiveFeatures {
+        map: FeatureMap,
+    },
+    RandomFeatures {
+        stabilizer: Stabilizer,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -159,6 +166,37 @@ impl Attention {
         match &self.keys {
             Some(keys) => mask.with_keys(keys.iter().map(|[start, end]| *start..*end).collect()),
             None => mask,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct LinearAttention {
+    pub causal: bool,
+    /// First and end of the keys that are not padding, for each sequence.
+    pub keys: Option<Vec<[usize; 2]>>,
+    /// The state of keys that came before. No input, since it has no gradient.
+    pub start: Option<Start>,
+}
+
+/// The numbers of a state, in the order of its axes.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Start {
+    pub sums: Vec<f64>,
+    pub totals: Vec<f64>,
+}
+
+impl LinearAttention {
+    pub fn mask(&self) -> Mask {
+        self.as_attention().mask()
+    }
+
+    /// Who may attend to whom, in the words of softmax attention.
+    pub fn as_attention(&self) -> Attention {
+        Attention {
+            causal: self.causal,
+            keys: self.keys.clone(),
+            ..Attention::default()
         }
     }
 }

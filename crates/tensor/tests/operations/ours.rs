@@ -6,13 +6,13 @@ mod exactly;
 use std::collections::BTreeMap;
 
 use attentive_tensor::{
-    Device, Int, LinearMap, NormOperands, RotaryAngles, Scores, Tensor, TensorData, activate,
-    activated_linear, add, apply_weights, attention, attention_weights, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax,
-    three_linears,
+    Device, Int, LinearMap, LinearState, NormOperands, RotaryAngles, Scores, Tensor, TensorData,
+    activate, activated_linear, add, apply_weights, attention, attention_weights, cross_entropy,
+    dropout, embedding, feed_forward, gated, linear, linear_attention, norm, norm_beside,
+    norm_of_sum, positive_features, random_features, rotary, softmax, three_linears,
 };
 
-use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
+use crate::case::{Array, Arrays, Case, LinearAttention, Norm, Operation, randomness};
 use exactly::Exactly;
 
 /// How the inputs, and what flows back, stand in memory.
@@ -137,8 +137,34 @@ impl Pass<'_> {
             Operation::ApplyWeights => {
                 self.output(apply_weights(self.input("weights"), self.input("value")));
             }
+            Operation::LinearAttention(settings) => self.attend_linearly(settings),
+            Operation::PositiveFeatures { map } => {
+                self.output(positive_features(self.input("x"), *map));
+            }
+            Operation::RandomFeatures { stabilizer } => {
+                let (x, projection) = (self.input("x"), self.input("projection"));
+                self.output(random_features(x, projection, *stabilizer));
+            }
             _ => self.run_at_any_rank(),
         }
+    }
+
+    fn attend_linearly(&mut self, settings: &LinearAttention) {
+        let [query, key, value] = ["query", "key", "value"].map(|it| self.input::<4>(it));
+        let [batch, heads, _, features] = key.dims();
+        let width = value.dims()[3];
+        let state = settings.start.as_ref().map(|start| {
+            let sums = TensorData::new(start.sums.clone(), [batch, heads, features, width]);
+            let totals = TensorData::new(start.totals.clone(), [batch, heads, features]);
+            LinearState {
+                sums: Tensor::from_data(sums, &self.device),
+                totals: Tensor::from_data(totals, &self.device),
+            }
+        });
+        let attended = linear_attention(query, key, value, &settings.mask(), state);
+        self.output(attended.context);
+        self.output(attended.state.sums);
+        self.output(attended.state.totals);
     }
 
     /// The operations that take any number of axes, with as many as the case has.

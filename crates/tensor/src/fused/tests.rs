@@ -5,10 +5,11 @@ use std::sync::Arc;
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Attended, BlockPattern, Mask, NormKind, NormOperands, Purpose, Randomness,
-    RotaryAngles, ScoreBias, Scores, activate, activated_linear, add, attention, attention_weights,
-    attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear, norm,
-    norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Activation, Attended, BlockPattern, FeatureMap, Mask, NormKind, NormOperands, Purpose,
+    Randomness, RotaryAngles, ScoreBias, Scores, Stabilizer, activate, activated_linear, add,
+    attention, attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding,
+    feed_forward, gated, linear, linear_attention, norm, norm_beside, norm_of_sum,
+    positive_features, random_features, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -328,6 +329,61 @@ fn the_weights_are_the_composed_ones_to_a_millionth() {
         let apart = (weights(false) - weights(true)).abs().max();
         let apart = apart.into_scalar::<f32>();
         assert!(apart < 1e-6, "{apart}");
+    }
+}
+
+#[test]
+fn linear_attentions() {
+    let masks = [
+        ("none", Mask::none()),
+        ("causal", Mask::causal()),
+        ("padded", Mask::causal().with_keys(vec![0..50, 40..70])),
+    ];
+    for (name, mask) in masks {
+        check(
+            &format!("linear attention, {name}"),
+            [[2, 4, 70, 6], [2, 2, 70, 6], [2, 2, 70, 6]],
+            |[q, k, v], _| {
+                let [q, k] = [q, k].map(|it| positive_features(it, FeatureMap::EluPlusOne));
+                linear_attention(q, k, v, &mask, None).context
+            },
+        );
+        check(
+            &format!("linear attention from a state, {name}"),
+            [[2, 70, 4, 6], [2, 70, 2, 6], [2, 70, 2, 6]],
+            |heads, _| {
+                let [q, k, v] = heads.map(|it| it.swap_dims(1, 2));
+                let [q, k] = [q, k].map(|it| positive_features(it, FeatureMap::Softplus));
+                let before = linear_attention(q.clone(), k.clone(), v.clone(), &mask, None);
+                let attended = linear_attention(q, k, v, &mask, Some(before.state));
+                attended.context.swap_dims(1, 2)
+            },
+        );
+    }
+}
+
+#[test]
+fn features() {
+    for map in [
+        FeatureMap::EluPlusOne,
+        FeatureMap::Relu,
+        FeatureMap::Exp,
+        FeatureMap::Softplus,
+    ] {
+        check(&format!("{map:?}"), [[2, 3, 5, 7]], |[x], _| {
+            positive_features(x, map)
+        });
+    }
+    for stabilizer in [
+        Stabilizer::RowMaximum,
+        Stabilizer::KeysMaximum,
+        Stabilizer::Constant,
+    ] {
+        check(
+            &format!("random features, {stabilizer:?}"),
+            [[2, 3, 5, 8], [1, 1, 11, 8]],
+            |[x, projection], _| random_features(x, projection.reshape([11, 8]), stabilizer),
+        );
     }
 }
 

@@ -6,4 +6,5 @@
 mod checks;
 mod examples;
 mod golden;
+mod limits;
 mod setting;

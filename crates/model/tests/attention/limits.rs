@@ -1,12 +1,11 @@
-//! Where two kinds must agree: at the end of its range, a sparse or projected attention is the full one. And what only some
-//! kinds do: globals of a pass.
+//! Where two kinds must agree: at the end of its range, a sparse or projected attention is the full one.
 
 use std::collections::HashMap;
 
-use attentive_model::{AttentionConfig, Pass, Role, parameters, replace_parameters};
+use attentive_model::{AttentionConfig, Role, parameters, replace_parameters};
 use burn::tensor::{Device, TensorData};
 
-use crate::setting::{Asker, BATCH, LENGTH, Setting, WIDTH, gap, noise, numbers};
+use crate::setting::{BATCH, LENGTH, Setting, WIDTH, gap, noise, numbers};
 
 const FULL: &str = r#"{ "kind": "full", "heads": 4, "bias": true, "output_bias": true }"#;
 /// The longest sequence of the settings under test.
@@ -108,54 +107,4 @@ fn maps_along_the_length_that_change_nothing_are_full_attention() {
     );
     let maps = ["pattern.key_map", "pattern.value_map"].map(|name| (name, identity.clone()));
     check(&config, Role::Bidirectional, LONGEST, &maps);
-}
-
-/// Globals of a pass, padding on both sides, gaps in the window: what is gathered without a matrix of pairs is what the
-/// weights that an observer sees gather.
-#[test]
-fn longformer_gathers_by_the_weights_that_it_shows() {
-    let device = Device::flex();
-    let x = noise([BATCH, LENGTH, WIDTH], 1, &device);
-    for (window, dilation, globals) in [(2, 1, 0), (4, 2, 1), (2, 3, 0), (6, 4, 3), (30, 5, 2)] {
-        let config = format!(
-            r#"{{ "kind": "longformer", "heads": 4, "window": {window}, "dilation": {dilation}, "globals": {globals} }}"#
-        );
-        let config: AttentionConfig = serde_json::from_str(&config).unwrap();
-        let setting = Setting::new(&config, Role::Bidirectional, &device).unwrap();
-        // Position 9 of row 1 is padding, which cannot be global.
-        let pass = || Pass {
-            globals: Some(vec![vec![0, 5, 10], vec![4, 9]]),
-            real: Some(vec![0..LENGTH, 2..8]),
-            ..Pass::default()
-        };
-        let gathered = setting.run(x.clone(), None, &mut pass()).output;
-        let mut looking = Asker;
-        let mut observed = Pass {
-            observer: Some(&mut looking),
-            ..pass()
-        };
-        let observed = setting.run(x.clone(), None, &mut observed);
-        let difference = gap(gathered.clone(), observed.output);
-        println!("longformer {window} {dilation} {globals}: {difference:.1e}");
-        assert!(
-            difference < 1e-5,
-            "window {window}, dilation {dilation}, globals {globals}: the ways differ by {difference}"
-        );
-        let weights = observed.weights.unwrap();
-        let expected = |query: usize, key: usize| {
-            let is_global = |it: usize| (2..2 + globals).contains(&it) || it == 4;
-            let distance = query.abs_diff(key);
-            let near = distance.is_multiple_of(dilation) && distance / dilation <= window / 2;
-            let real = (2..8).contains(&query) && (2..8).contains(&key);
-            real && (near || is_global(query) || is_global(key))
-        };
-        let row = numbers(weights.narrow(0, 1, 1).narrow(1, 0, 1));
-        for (pair, weight) in row.into_iter().enumerate() {
-            let (query, key) = (pair / LENGTH, pair % LENGTH);
-            assert_eq!(weight > 0.0, expected(query, key), "{query} sees {key}");
-        }
-        let padded = gathered.narrow(0, 1, 1).narrow(1, 8, 3);
-        let most: f32 = padded.abs().max().into_scalar();
-        assert_eq!(most, 0.0, "padding gathers nothing");
-    }
 }

@@ -61,4 +61,10 @@ pub const EXAMPLES: &[Example] = &[
     example("epanechnikov kernel", r#"{ "kind": "nadaraya_watson", "kernel": "epanechnikov", "width": 8.0, "learn_width": "learned" }"#),
     example("constant kernel", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
+    example("longformer", r#"{ "kind": "longformer", "heads": 4, "window": 4, "bias": true }"#),
+    example("longformer, dilated", r#"{ "kind": "longformer", "heads": 4, "window": 4, "dilation": 3 }"#),
+    example("longformer, global", r#"{ "kind": "longformer", "heads": 4, "key_value_heads": 2, "window": 2, "globals": 2 }"#),
+    example("longformer, dilated and global", r#"{ "kind": "longformer", "heads": 4, "window": 2, "dilation": 2, "globals": 2 }"#),
+    example("big_bird", r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#),
+    example("big_bird, small blocks", r#"{ "kind": "big_bird", "heads": 4, "key_value_heads": 2, "block": 1, "random_blocks": 2, "seed": 3 }"#),
 ];

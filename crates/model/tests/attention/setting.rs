@@ -144,20 +144,20 @@ impl Setting {
         self.run(x, memory, &mut pass).output
     }
 
-    /// The weights, if the kind has them.
-    pub fn weights(&self, x: Tensor<3>) -> Option<Tensor<4>> {
+    /// The output when somebody asks for the weights, and the weights, if the kind has them.
+    pub fn observed(&self, x: Tensor<3>) -> AttentionOutput {
         let memory = self.memory(&x.device());
         let mut asker = Asker;
         let mut pass = Pass {
             observer: Some(&mut asker),
             ..Pass::default()
         };
-        self.run(x, memory, &mut pass).weights
+        self.run(x, memory, &mut pass)
     }
 }
 
 /// Asks for weights and leaves them as they are.
-struct Asker;
+pub struct Asker;
 
 impl Observer for Asker {
     fn wants_weights(&self, _site: AttentionSite) -> bool {

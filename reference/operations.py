@@ -31,6 +31,7 @@ ACTIVATIONS = {
     "gelu": lambda x: F.gelu(x),
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": lambda x: F.silu(x),
+    "sigmoid": lambda x: torch.sigmoid(x),
 }
 
 
@@ -389,8 +390,12 @@ class Heads:
     ranges: list[list[int]] | None = None
     # Sequences and heads of the bias, each one or all of them.
     bias: tuple[int, int] | None = None
+    # What the numbers of the bias are of: "pairs", "keys" or "distances" (which all sequences share).
+    bias_of: str = "pairs"
     # (query, key) pairs whose bias is minus infinity.
     forbidden: list[tuple[int, int]] = field(default_factory=list)
+    # Keys, or places of distances, whose bias is minus infinity, of the first sequence and head.
+    forbidden_places: list[int] = field(default_factory=list)
 
     def settings(self) -> dict:
         return {"scale": self.scale, "causal": self.causal, "window": self.window, "keys": self.ranges}
@@ -403,8 +408,14 @@ class Heads:
         if values:
             shapes["value"] = (self.batch, self.key_value_heads, self.keys, self.value_width)
         if self.bias:
-            shapes["bias"] = (*self.bias, self.queries, self.keys)
+            shapes["bias"] = {
+                "pairs": (*self.bias, self.queries, self.keys),
+                "keys": (*self.bias, self.keys),
+                "distances": (self.bias[1], self.queries + self.keys - 1),
+            }[self.bias_of]
         inputs = draw(name, shapes)
+        for place in self.forbidden_places:
+            inputs["bias"].reshape(-1, shapes["bias"][-1])[0, place] = MINUS_INFINITY
         for query, key in self.forbidden:
             inputs["bias"][:, :, query, key] = MINUS_INFINITY
         return inputs
@@ -422,15 +433,26 @@ class Heads:
             allowed[row] &= (start <= key) & (key < end)
         return allowed
 
+    def of_pairs(self, bias: torch.Tensor) -> torch.Tensor:
+        """The bias of each pair, `[batch or 1, heads or 1, queries or 1, keys]`."""
+        if self.bias_of == "keys":
+            return bias[:, :, None]
+        if self.bias_of == "distances":
+            query = torch.arange(self.queries)[:, None]
+            key = torch.arange(self.keys)[None, :]
+            return bias[:, key - query + self.queries - 1][None]
+        return bias
+
     def weights(self, query, key, bias=None) -> torch.Tensor:
         key = key.repeat_interleave(self.heads // self.key_value_heads, dim=1)
         scores = query @ key.transpose(2, 3) * self.scale
-        scores = scores if bias is None else scores + bias
+        scores = scores if bias is None else scores + self.of_pairs(bias)
         return softmax(scores.masked_fill(~self.allowed(), MINUS_INFINITY))
 
     def attention(self, query, key, value, bias=None) -> torch.Tensor:
         """PyTorch's own attention, which must agree with the weights above."""
-        mask = torch.zeros(1, 1, self.queries, self.keys, dtype=torch.float64) if bias is None else bias
+        mask = torch.zeros(1, 1, self.queries, self.keys, dtype=torch.float64)
+        mask = mask if bias is None else mask + self.of_pairs(bias)
         mask = mask.masked_fill(~self.allowed(), MINUS_INFINITY)
         context = F.scaled_dot_product_attention(query, key, value, mask, scale=self.scale, enable_gqa=True)
         value = value.repeat_interleave(self.heads // self.key_value_heads, dim=1)
@@ -469,6 +491,29 @@ def attentions() -> Iterator[Case]:
         "bias_padded": Heads(5, 5, batch=2, bias=(1, 2), ranges=[[1, 5], [0, 3]]),
         # The first query has nothing left, though no mask hides anything from it.
         "bias_that_forbids": Heads(4, 3, bias=(1, 1), forbidden=[(0, 0), (0, 1), (0, 2), (2, 1)]),
+        "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 4), bias_of="keys"),
+        "bias_of_keys_shared": Heads(7, 5, batch=3, causal=True, bias=(1, 1), bias_of="keys"),
+        "bias_of_keys_of_sequences": Heads(1, 9, batch=2, heads=4, bias=(2, 1), bias_of="keys"),
+        "bias_of_keys_that_forbids": Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2, 5]),
+        # All keys of the first sequence are forbidden.
+        "bias_of_keys_that_forbids_all": Heads(4, 3, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 1, 2]),
+        "bias_of_keys_past_a_block": Heads(
+            49, 129, heads=1, key_value_heads=1, width=2, value_width=2, bias=(1, 1), bias_of="keys"
+        ),
+        "bias_of_distances": Heads(7, 7, batch=2, heads=4, causal=True, bias=(1, 4), bias_of="distances"),
+        "bias_of_distances_shared": Heads(5, 11, batch=2, bias=(1, 1), bias_of="distances"),
+        "bias_of_distances_more_queries": Heads(11, 3, batch=2, bias=(1, 2), bias_of="distances"),
+        "bias_of_distances_one_query": Heads(1, 13, heads=4, causal=True, bias=(1, 4), bias_of="distances"),
+        "bias_of_distances_padded": Heads(
+            5, 5, batch=2, bias=(1, 2), bias_of="distances", window=3, ranges=[[1, 5], [0, 3]]
+        ),
+        # The last query may go no distance.
+        "bias_of_distances_that_forbids": Heads(
+            5, 3, heads=1, key_value_heads=1, bias=(1, 1), bias_of="distances", forbidden_places=[0, 1, 2]
+        ),
+        "bias_of_distances_past_a_block": Heads(
+            49, 129, heads=1, key_value_heads=1, width=2, value_width=2, bias=(1, 1), bias_of="distances"
+        ),
         "scale_of_one": Heads(5, 5, scale=1.0),
         "large_scores": Heads(5, 7, scale=4.0),
         "scale_of_zero": Heads(3, 5, scale=0.0),
@@ -490,6 +535,8 @@ def weights() -> Iterator[Case]:
         "padded": Heads(5, 5, batch=2, causal=True, ranges=[[0, 3], [2, 5]]),
         "bias": Heads(5, 7, batch=2, heads=4, bias=(1, 4)),
         "bias_that_forbids": Heads(4, 3, bias=(1, 1), forbidden=[(0, 0), (0, 1), (0, 2), (2, 1)]),
+        "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2]),
+        "bias_of_distances": Heads(5, 7, batch=2, heads=4, causal=True, bias=(1, 4), bias_of="distances"),
     }.items():
         name = f"attention_weights.{name}"
         yield Case(name, "attention_weights", heads.inputs(name, values=False), heads.weights, heads.settings())

@@ -55,7 +55,7 @@ impl<'m> Session<'m> {
             cache: Some(&mut self.cache),
             ..Extras::default()
         };
-        let hidden = self.model.hidden(input, extras);
+        let hidden = self.model.hidden(input, extras).states;
         let last = hidden.narrow(1, unread.len() - 1, 1);
         let logits = self.model.logits(last).into_data();
         logits.try_to_vec::<f32>().expect("logits are f32")

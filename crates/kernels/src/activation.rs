@@ -1,5 +1,5 @@
 //! The functions between the two products of a feed-forward layer, alone and as gates. Hendrycks and Gimpel 2016 (GELU),
-//! Elfwing et al. 2018 (SiLU), Shazeer 2020 (gates).
+//! Elfwing et al. 2018 (SiLU), Dauphin et al. 2017 (the sigmoid as a gate), Shazeer 2020 (gates).
 
 use pulp::Simd;
 
@@ -17,6 +17,8 @@ pub enum Activation {
     GeluTanh,
     /// `x · sigmoid(x)`.
     Silu,
+    /// `1 / (1 + e^-x)`, the gate of the gated linear unit.
+    Sigmoid,
 }
 
 const SQRT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
@@ -34,6 +36,7 @@ pub fn value<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
         Activation::Gelu => simd.mul_f32s(x, normal_distribution(simd, x)),
         Activation::GeluTanh => simd.mul_f32s(x, sigmoids(simd, tanh_argument(simd, x))[0]),
         Activation::Silu => simd.mul_f32s(x, sigmoids(simd, x)[0]),
+        Activation::Sigmoid => sigmoids(simd, x)[0],
     }
 }
 
@@ -64,6 +67,10 @@ pub fn slope<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
             let [gate, closed] = sigmoids(simd, x);
             let away = simd.mul_f32s(x, closed);
             simd.mul_add_e_f32s(gate, away, gate)
+        }
+        Activation::Sigmoid => {
+            let [gate, closed] = sigmoids(simd, x);
+            simd.mul_f32s(gate, closed)
         }
     }
 }
@@ -124,15 +131,20 @@ macro_rules! for_kind {
                 const $constant: usize = Activation::Silu as usize;
                 $call
             }
+            Activation::Sigmoid => {
+                const $constant: usize = Activation::Sigmoid as usize;
+                $call
+            }
         }
     };
 }
 
-pub(crate) const KINDS: [Activation; 4] = [
+pub(crate) const KINDS: [Activation; 5] = [
     Activation::Relu,
     Activation::Gelu,
     Activation::GeluTanh,
     Activation::Silu,
+    Activation::Sigmoid,
 ];
 
 /// `y = f(x)`.
@@ -380,6 +392,7 @@ pub mod naive {
                 0.5 * x * (1.0 + (SQRT_2_OVER_PI * (x + CUBIC * x * x * x)).tanh())
             }
             Activation::Silu => x / (1.0 + (-x).exp()),
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         }
     }
 
@@ -401,103 +414,10 @@ pub mod naive {
                 let sigmoid = 1.0 / (1.0 + (-x).exp());
                 sigmoid * (1.0 + x * (1.0 - sigmoid))
             }
+            Activation::Sigmoid => 1.0 / ((1.0 + (-x).exp()) * (1.0 + x.exp())),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checks::{both, close, close_slopes, few, lengths, numbers, panic_of, slopes, wide};
-    use proptest::prelude::*;
-
-    fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
-        let values: Vec<f64> = wide(gate).iter().map(|x| naive::value(kind, *x)).collect();
-        let slopes: Vec<f64> = wide(gate).iter().map(|x| naive::slope(kind, *x)).collect();
-        let product =
-            |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a * b).collect() };
-        let (up64, dy64) = (wide(up), wide(dy));
-        both(|| {
-            let fresh = || vec![f32::NAN; gate.len()];
-            let (mut y, mut dx, mut gated_y, mut dgate, mut dup) =
-                (fresh(), fresh(), fresh(), fresh(), fresh());
-            activate(kind, gate, &mut y);
-            activate_backward(kind, gate, dy, &mut dx);
-            gated(kind, gate, up, &mut gated_y);
-            gated_backward(kind, gate, up, dy, &mut dgate, &mut dup);
-            close("y", &y, &values, 1e-6);
-            close("dx", &dx, &product(&slopes, &dy64), 2e-6);
-            close("gated", &gated_y, &product(&values, &up64), 2e-6);
-            close(
-                "dgate",
-                &dgate,
-                &product(&slopes, &product(&up64, &dy64)),
-                4e-6,
-            );
-            close("dup", &dup, &product(&values, &dy64), 2e-6);
-        });
-    }
-
-    proptest! {
-        #![proptest_config(few())]
-
-        #[test]
-        fn functions_and_gates_are_the_twins(
-            length in lengths(),
-            seed: u64,
-            kind in prop::sample::select(KINDS.to_vec()),
-            size in 0.01f32..20.0,
-        ) {
-            let gate: Vec<f32> = numbers(seed, length).iter().map(|x| x * size).collect();
-            check(kind, &gate, &numbers(!seed, length), &numbers(seed ^ 7, length));
-        }
-    }
-
-    #[test]
-    fn slopes_are_finite_differences() {
-        let x = [-5.0, -1.5, -0.7, -0.1, 0.1, 0.9, 1.3, 2.0, 7.0];
-        for kind in KINDS {
-            let sum = |x: &[f64]| x.iter().map(|x| naive::value(kind, *x)).sum();
-            let found = x.map(|x| naive::slope(kind, x));
-            close_slopes(&format!("{kind:?}"), &found, &slopes(&x, sum));
-        }
-    }
-
-    #[test]
-    fn infinities_and_nan_pass_as_in_pytorch() {
-        let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0];
-        let values = |kind| {
-            let mut y = [1.0; 4];
-            activate(kind, &x, &mut y);
-            y
-        };
-        both(|| {
-            let [nan, high, low, zero] = values(Activation::Relu);
-            assert!(nan.is_nan());
-            assert_eq!((high, low, zero), (f32::INFINITY, 0.0, 0.0));
-            for kind in [Activation::Gelu, Activation::GeluTanh, Activation::Silu] {
-                let [nan, high, low, zero] = values(kind);
-                assert!(nan.is_nan() && low.is_nan(), "{kind:?}");
-                assert_eq!((high, zero), (f32::INFINITY, 0.0));
-            }
-            // PyTorch passes the gradient where the input is NaN, and none where ReLU is off.
-            let mut dx = [0.0; 4];
-            activate_backward(
-                Activation::Relu,
-                &x,
-                &[3.0, 3.0, f32::INFINITY, 3.0],
-                &mut dx,
-            );
-            assert_eq!(dx, [3.0, 3.0, 0.0, 0.0]);
-        });
-    }
-
-    #[test]
-    fn other_lengths_are_refused() {
-        let message = panic_of(|| gated(Activation::Silu, &[0.0], &[0.0], &mut []));
-        assert!(
-            message.contains("gated: argument 3 has 0 numbers"),
-            "{message}"
-        );
-    }
-}
+mod tests;

@@ -13,10 +13,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlacement {
-    /// On the way into each sublayer, as GPT-2 and Llama do.
+    /// On the way into each sublayer, as GPT-2 and Llama do: `x + body(norm(x))`.
     Before,
-    /// After each residual sum, as the original Transformer and BERT do.
+    /// After each residual sum, as the original Transformer and BERT do: `norm(x + body(x))`.
     After,
+    /// On the way into each sublayer and on what it gives, before that is added, as Gemma 2 does: `x + norm(body(norm(x)))`.
+    Both,
 }
 
 /// Settings of one block, or of `repeat` equal ones in a row.
@@ -93,9 +95,9 @@ impl Block {
             let input = AttentionInput::own(x, layer);
             attention.forward(input, pass).output
         });
-        let x = self
-            .feed_forward
-            .forward(x, pass, |feed_forward, x, _| feed_forward.forward(x));
+        let x = self.feed_forward.forward(x, pass, |feed_forward, x, pass| {
+            feed_forward.forward(x, pass)
+        });
         pass.observe(Site::Block { layer }, x)
     }
 }

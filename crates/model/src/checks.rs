@@ -40,6 +40,22 @@ pub(crate) fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
     )
 }
 
+/// One or more, and finite.
+pub(crate) fn at_least_one(field: &str, value: f64) -> Result<(), ConfigError> {
+    if value >= 1.0 && value.is_finite() {
+        return Ok(());
+    }
+    refuse(field, format!("{value} is out of range; use 1 or more"))
+}
+
+/// Zero or more, and finite.
+pub(crate) fn not_negative(field: &str, value: f64) -> Result<(), ConfigError> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    refuse(field, format!("{value} is out of range; use 0 or more"))
+}
+
 /// More than zero, and finite.
 pub(crate) fn positive(field: &str, value: f64) -> Result<(), ConfigError> {
     if value > 0.0 && value.is_finite() {

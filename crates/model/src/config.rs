@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
 use crate::{
-    BlockConfig, CacheSize, FeedForwardConfig, NormConfig, Place, PositionsConfig,
-    RelativePositions, Role, Widths,
+    BlockConfig, CacheSize, NormConfig, Place, PositionsConfig, RelativePositions, Role, Widths,
 };
 
 /// Settings of a decoder-only transformer.
@@ -94,9 +93,7 @@ impl ModelConfig {
         size("width", self.width)?;
         probability("embedding_dropout", self.embedding_dropout)?;
         positive("initial_deviation", self.initial_deviation)?;
-        if let PositionsConfig::Rotary(rotary) = &self.positions {
-            positive("positions.theta", rotary.theta)?;
-        }
+        self.positions.validate(self)?;
         if let Some(norm) = &self.final_norm {
             positive("final_norm.epsilon", norm.epsilon())?;
         }
@@ -113,30 +110,20 @@ impl ModelConfig {
         within(&format!("{path}.repeat"), block.repeat, MOST_BLOCKS)?;
         probability(&format!("{path}.dropout"), block.dropout)?;
         positive(&format!("{path}.norm.epsilon"), block.norm.epsilon())?;
-        let hidden = format!("{path}.feed_forward.hidden_width");
-        size(&hidden, block.feed_forward.hidden_width())?;
+        let feed_forward = format!("{path}.feed_forward");
+        block.feed_forward.validate(&feed_forward)?;
         let path = format!("{path}.attention");
         block.attention.validate(&path, &self.place(Role::Causal))?;
-        let heads = block.attention.heads();
-        if let (PositionsConfig::Rotary(_), Some(heads)) = (&self.positions, heads) {
-            let head_width = heads.head_width(self.width);
-            if !head_width.is_multiple_of(2) {
-                return refuse(
-                    &format!("{path}.head_width"),
-                    format!("{head_width} is odd, and rotary positions rotate pairs"),
-                );
-            }
-            if head_width != self.head_width() {
-                return refuse(
-                    &format!("{path}.head_width"),
-                    format!(
-                        "{head_width} differs from the first block's {}, and rotary positions are shared",
-                        self.head_width()
-                    ),
-                );
-            }
+        match block.attention.heads() {
+            Some(heads) => self.positions.validate_block(&path, &heads, self),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Query heads of the first block that has heads.
+    pub fn heads(&self) -> usize {
+        let heads = self.blocks.iter().find_map(|block| block.attention.heads());
+        heads.map_or(1, |heads| heads.heads)
     }
 
     /// Width of one head of the first block that has heads.
@@ -154,7 +141,10 @@ impl ModelConfig {
             length: self.length,
             positions: match self.positions {
                 PositionsConfig::Rotary(_) => RelativePositions::Rotary,
-                PositionsConfig::Learned {} => RelativePositions::None,
+                PositionsConfig::Alibi {} | PositionsConfig::T5Buckets(_) => {
+                    RelativePositions::Bias
+                }
+                _ => RelativePositions::None,
             },
             deviation,
             // Each block adds twice to the residual stream; scaling its writers keeps the sum's variance at one
@@ -170,6 +160,7 @@ impl ModelConfig {
         for block in &self.blocks {
             let mut block = block.clone();
             block.attention = block.attention.canonical(self.width);
+            block.feed_forward = block.feed_forward.canonical();
             match config.blocks.last_mut() {
                 Some(last) if same_but_repeat(last, &block) => last.repeat += block.repeat,
                 _ => config.blocks.push(block),
@@ -197,17 +188,12 @@ impl ModelConfig {
             attention: 0,
         };
         for block in self.layer_blocks() {
-            let maps = match &block.feed_forward {
-                FeedForwardConfig::Plain(_) => 2,
-                FeedForwardConfig::Gated(_) => 3,
-            };
-            let hidden = block.feed_forward.hidden_width() as u64;
             let attention = block.attention.operations(self.width, self.length);
             // Settings that nobody can build may still be asked about; their sums stop at the largest number.
             total.weights = total
                 .weights
                 .saturating_add(attention.weights)
-                .saturating_add(2 * maps * width * hidden);
+                .saturating_add(block.feed_forward.operations(width));
             total.attention = total.attention.saturating_add(attention.attention);
         }
         total

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Randomness, RotaryAngles, add, dropout, embedding, linear};
+use attentive_tensor::{Randomness, add, dropout, embedding, linear};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Int, Tensor};
 
 use crate::{
-    Block, Cache, ConfigError, HeadConfig, Initializer, Linear, ModelConfig, Norm, Observer, Pass,
-    PositionsConfig, Role, Site,
+    Block, Cache, ConfigError, DistanceBias, HeadConfig, Initializer, Linear, ModelConfig, Norm,
+    Observer, Pass, PositionsConfig, Role, SinusoidLayout, Site, sinusoid,
 };
 
 /// A transformer that predicts the next token.
@@ -26,7 +26,7 @@ pub struct LanguageModel {
 /// A table of vectors.
 #[derive(Module, Debug)]
 pub struct Embedding {
-    /// `[entries, width]`
+    /// `[entries, width]`; of T5's positions, `[buckets, heads]`
     weight: Param<Tensor<2>>,
 }
 
@@ -35,7 +35,8 @@ pub struct Embedding {
 pub struct Input {
     /// Token ids, `[batch, length]`.
     pub ids: Tensor<2, Int>,
-    /// Positions, `[batch or 1, length]`; counted on from what the cache holds unless said.
+    /// Positions, `[batch or 1, length]`; counted on from what the cache holds unless said. A model whose positions are
+    /// distances, or that has none, panics when given them rather than leave them unused.
     pub positions: Option<Tensor<2, Int>>,
     /// Where padding leaves real tokens, one range per batch row, counted from the cache's first position.
     pub keys: Option<Vec<Range<usize>>>,
@@ -70,6 +71,18 @@ pub struct Output {
     pub logits: Tensor<3>,
     /// What the head read, `[batch, length, width]`.
     pub hidden: Tensor<3>,
+    /// What training adds to its loss; see [`Hidden::auxiliary_loss`].
+    pub auxiliary_loss: Option<Tensor<1>>,
+}
+
+/// What the layers give, before the head.
+#[derive(Clone, Debug)]
+pub struct Hidden {
+    /// What the head reads, `[batch, length, width]`.
+    pub states: Tensor<3>,
+    /// What layers ask training to add to its loss, weighted and summed: the balance of mixtures of experts. None where no
+    /// layer asks.
+    pub auxiliary_loss: Option<Tensor<1>>,
 }
 
 impl LanguageModel {
@@ -78,14 +91,11 @@ impl LanguageModel {
         config.validate()?;
         let initial = &mut Initializer::new(seed, device);
         let (width, deviation) = (config.width, config.initial_deviation);
-        let mut table = |entries| Embedding {
-            weight: initial.normal([entries, width], deviation),
+        let mut table = |shape| Embedding {
+            weight: initial.normal(shape, deviation),
         };
-        let tokens = table(config.vocabulary);
-        let positions = match config.positions {
-            PositionsConfig::Learned {} => Some(table(config.length)),
-            PositionsConfig::Rotary(_) => None,
-        };
+        let tokens = table([config.vocabulary, width]);
+        let positions = config.positions.table(config).map(table);
         let blocks = config
             .layer_blocks()
             .map(|block| Block::new(block, config, Role::Causal, initial))
@@ -126,47 +136,53 @@ impl LanguageModel {
 
     /// Logits of every position.
     pub fn forward(&self, input: Input, extras: Extras) -> Output {
-        let hidden = self.hidden(input, extras);
+        let Hidden {
+            states,
+            auxiliary_loss,
+        } = self.hidden(input, extras);
         Output {
-            logits: self.logits(hidden.clone()),
-            hidden,
+            logits: self.logits(states.clone()),
+            hidden: states,
+            auxiliary_loss,
         }
     }
 
-    /// The hidden state that the head reads, `[batch, length, width]`.
-    pub fn hidden(&self, input: Input, extras: Extras) -> Tensor<3> {
+    /// The hidden state that the head reads.
+    ///
+    /// # Panics
+    /// When positions are given to a model that cannot use them.
+    pub fn hidden(&self, input: Input, extras: Extras) -> Hidden {
         let Extras {
             cache,
             observer,
             randomness,
         } = extras;
-        let [batch, length] = input.ids.dims();
-        let positions = input.positions.unwrap_or_else(|| {
-            let start = cache.as_ref().map_or(0, |cache| cache.length()) as i64;
-            Tensor::<1, Int>::arange(start..start + length as i64, &input.ids.device())
-                .reshape([1, length])
+        let [_, length] = input.ids.dims();
+        let start = cache.as_ref().map_or(0, |cache| cache.length());
+        let positions = self.positions_of(&input, start);
+        let real_tokens = input.keys.as_ref().map(|keys| {
+            let real = |range: &Range<usize>| {
+                let range = range.clone();
+                (start..start + length).map(move |position| range.contains(&position))
+            };
+            keys.iter().flat_map(real).collect()
         });
-        let rotary = match &self.config.positions {
-            PositionsConfig::Rotary(rotary) => Some(RotaryAngles::new(
-                positions.clone(),
-                self.config.head_width(),
-                rotary.theta,
-            )),
-            PositionsConfig::Learned {} => None,
-        };
         let mut pass = Pass {
             real: input.keys,
-            rotary,
+            rotary: self
+                .config
+                .positions
+                .angles(&positions, self.config.head_width()),
+            distance_bias: self.distance_bias(),
+            real_tokens,
+            auxiliary_losses: Vec::new(),
             cache,
             observer,
             randomness,
         };
-        let mut x = embedding(self.tokens.weight.val(), input.ids);
-        if let Some(table) = &self.positions {
-            let positions = positions.expand([batch, length]);
-            x = add(x, embedding(table.weight.val(), positions));
-        }
-        x = dropout(
+        let x = embedding(self.tokens.weight.val(), input.ids);
+        let x = self.with_positions(x, positions);
+        let mut x = dropout(
             x,
             self.config.embedding_dropout,
             pass.randomness.as_deref_mut(),
@@ -181,7 +197,56 @@ impl LanguageModel {
         if let Some(norm) = &self.final_norm {
             x = norm.forward(x);
         }
-        pass.observe(Site::Final, x)
+        Hidden {
+            states: pass.observe(Site::Final, x),
+            auxiliary_loss: pass.auxiliary_loss(),
+        }
+    }
+
+    /// The positions that were given, or those that follow the `start` that a cache holds.
+    fn positions_of(&self, input: &Input, start: usize) -> Tensor<2, Int> {
+        let [_, length] = input.ids.dims();
+        if let Some(positions) = &input.positions {
+            let config = &self.config.positions;
+            assert!(
+                config.countable(self.config.length).is_some(),
+                "language_model: positions {:?} were given, and {config:?} cannot use them",
+                positions.dims()
+            );
+            return positions.clone();
+        }
+        let (start, length) = (start as i64, length as i64);
+        Tensor::<1, Int>::arange(start..start + length, &input.ids.device())
+            .reshape([1, length as usize])
+    }
+
+    /// The tokens' vectors with those of their positions, where positions are added.
+    fn with_positions(&self, x: Tensor<3>, positions: Tensor<2, Int>) -> Tensor<3> {
+        let [batch, length, width] = x.dims();
+        let vectors = match (&self.config.positions, &self.positions) {
+            (PositionsConfig::Learned {}, Some(table)) => {
+                embedding(table.weight.val(), positions.expand([batch, length]))
+            }
+            (PositionsConfig::Sinusoidal {}, _) => {
+                let vectors = sinusoid(positions, width, SinusoidLayout::Interleaved);
+                vectors.expand([batch, length, width])
+            }
+            _ => return x,
+        };
+        add(x, vectors)
+    }
+
+    /// The biases by distance, where positions are such.
+    fn distance_bias(&self) -> Option<DistanceBias> {
+        match (&self.config.positions, &self.positions) {
+            (PositionsConfig::Alibi {}, _) => {
+                Some(DistanceBias::alibi(self.config.heads(), &self.device()))
+            }
+            (PositionsConfig::T5Buckets(config), Some(table)) => {
+                Some(DistanceBias::t5_buckets(config, table.weight.val()))
+            }
+            _ => None,
+        }
     }
 
     /// Scores of the next token for each hidden state.

@@ -31,15 +31,22 @@ pub use attention::{
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
-pub use feed_forward::{FeedForward, FeedForwardConfig, GatedConfig, PlainConfig};
+pub use feed_forward::{
+    Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,
+    GatedConfig, PlainConfig,
+};
 pub use initial::Initializer;
-pub use language_model::{Extras, Input, LanguageModel, Output};
+pub use language_model::{Extras, Hidden, Input, LanguageModel, Output};
 pub use linear::Linear;
 pub use norm::{Norm, NormConfig};
 pub use observer::{AttentionSite, Observer, Recorder, Site};
 pub use parameters::{Parameter, parameters, replace_parameters};
 pub use pass::Pass;
-pub use positions::{PositionsConfig, RotaryConfig};
+pub use positions::{
+    BucketDirection, DistanceBias, Llama3Scaling, PositionsConfig, RotaryConfig, RotaryFrequencies,
+    RotaryScaling, SinusoidLayout, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid,
+    sinusoid_shift,
+};
 pub use sublayer::Sublayer;
 
 pub use attentive_tensor::{Activation, Mask, Purpose, Randomness};

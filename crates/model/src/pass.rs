@@ -5,7 +5,7 @@ use std::ops::Range;
 use attentive_tensor::{Randomness, RotaryAngles};
 use burn::tensor::Tensor;
 
-use crate::{Cache, Observer, Site};
+use crate::{Cache, DistanceBias, Observer, Site};
 
 /// The companions of the hidden state on its way through the layers.
 #[derive(Default)]
@@ -14,6 +14,12 @@ pub struct Pass<'a> {
     pub real: Option<Vec<Range<usize>>>,
     /// The angles of rotary positions, where the model has them.
     pub rotary: Option<RotaryAngles>,
+    /// The biases by distance, where the positions are such. A layer asks for those of its own queries and keys.
+    pub distance_bias: Option<DistanceBias>,
+    /// Which tokens of the pass are real, row after row; all are where there is no padding.
+    pub real_tokens: Option<Vec<bool>>,
+    /// What layers add to the loss of training beside that of the predictions, each already weighted.
+    pub auxiliary_losses: Vec<Tensor<1>>,
     /// What the layers kept of earlier passes.
     pub cache: Option<&'a mut Cache>,
     /// Who looks on.
@@ -23,6 +29,12 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The sum of what layers add to the loss of training, if any adds something.
+    pub fn auxiliary_loss(&mut self) -> Option<Tensor<1>> {
+        let losses = std::mem::take(&mut self.auxiliary_losses);
+        losses.into_iter().reduce(|sum, loss| sum + loss)
+    }
+
     /// Shows `value` to the observer, if there is one.
     pub fn observe(&mut self, site: Site, value: Tensor<3>) -> Tensor<3> {
         match self.observer.as_deref_mut() {

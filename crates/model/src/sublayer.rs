@@ -1,4 +1,4 @@
-//! A sublayer and its residual connection, with a norm before it, after the sum, or neither.
+//! A sublayer and its residual connection, with norms on the way in, on what is added, and after the sum, each or none.
 
 use attentive_tensor::{add, dropout};
 use burn::module::Module;
@@ -6,11 +6,12 @@ use burn::tensor::Tensor;
 
 use crate::{Initializer, Norm, NormConfig, NormPlacement, Pass};
 
-/// `norm_after(x + dropout(body(norm_before(x))))`, where an absent norm is the identity.
+/// `norm_after(x + dropout(norm_of_branch(body(norm_before(x)))))`, where an absent norm is the identity.
 #[derive(Module, Debug)]
 pub struct Sublayer<Body: Module> {
     norm_before: Option<Norm>,
     body: Body,
+    norm_of_branch: Option<Norm>,
     norm_after: Option<Norm>,
     #[module(skip)]
     dropout: f64,
@@ -26,11 +27,16 @@ impl<Body: Module> Sublayer<Body> {
         dropout: f64,
         initial: &mut Initializer,
     ) -> Self {
-        let mut norm_at =
-            |here: NormPlacement| (placement == here).then(|| Norm::new(norm, width, initial));
+        let mut norm_if = |there: bool| there.then(|| Norm::new(norm, width, initial));
+        let [before, of_branch, after] = match placement {
+            NormPlacement::Before => [true, false, false],
+            NormPlacement::After => [false, false, true],
+            NormPlacement::Both => [true, true, false],
+        };
         Self {
-            norm_before: norm_at(NormPlacement::Before),
-            norm_after: norm_at(NormPlacement::After),
+            norm_before: norm_if(before),
+            norm_of_branch: norm_if(of_branch),
+            norm_after: norm_if(after),
             body,
             dropout,
         }
@@ -48,6 +54,10 @@ impl<Body: Module> Sublayer<Body> {
             None => [x.clone(), x],
         };
         let branch = body(&self.body, normed, pass);
+        let branch = match &self.norm_of_branch {
+            Some(norm) => norm.forward(branch),
+            None => branch,
+        };
         let branch = dropout(branch, self.dropout, pass.randomness.as_deref_mut());
         match &self.norm_after {
             Some(norm) => norm.forward_of_sum(x, branch),

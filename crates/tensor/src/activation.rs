@@ -1,4 +1,5 @@
-//! Activations: ReLU; GELU, exact and by tanh (Hendrycks and Gimpel 2016); SiLU (Elfwing et al. 2017).
+//! Activations: ReLU; GELU, exact and by tanh (Hendrycks and Gimpel 2016); SiLU (Elfwing et al. 2017);
+//! the sigmoid, as a gate (Dauphin et al. 2017).
 
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ pub enum Activation {
     GeluTanh,
     /// `x sigmoid(x)`
     Silu,
+    /// `1 / (1 + e^-x)`, the gate of the gated linear unit (GLU)
+    Sigmoid,
 }
 
 /// Applies `kind` to every element of `x`.
@@ -51,6 +54,7 @@ fn composed<const D: usize>(kind: Activation, x: Tensor<D>) -> Tensor<D> {
         Activation::Gelu => activation::gelu(x),
         Activation::GeluTanh => gelu_tanh(x),
         Activation::Silu => activation::silu(x),
+        Activation::Sigmoid => activation::sigmoid(x),
     }
 }
 

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 
 use crate::exactly::Exactly;
 use crate::fused::{self, AttentionOptions};
-use crate::{Mask, Randomness, dropout, masked_softmax};
+use crate::{Randomness, Scores, dropout, softmax};
 
 /// The context of each query, `[batch, heads, queries, value_width]`.
 ///
@@ -61,88 +61,13 @@ pub fn attention(
     apply_weights(dropout(weights, dropout_probability, randomness), value)
 }
 
-/// How scores are made of queries and keys: `query · key · scale + bias`, where the mask allows.
-#[derive(Clone, Debug)]
-pub struct Scores {
-    /// Who may attend to whom.
-    pub mask: Mask,
-    /// Multiplies the products.
-    pub scale: f64,
-    /// Added to the scaled products, `[batch or 1, heads or 1, queries, keys]`.
-    pub bias: Option<Tensor<4>>,
-}
-
-impl Scores {
-    /// Scores without a bias.
-    pub fn new(mask: Mask, scale: f64) -> Self {
-        Self {
-            mask,
-            scale,
-            bias: None,
-        }
-    }
-
-    /// Panics where the operands do not fit each other.
-    fn check(&self, operation: &str, query: &Tensor<4>, key: &Tensor<4>) {
-        let [batch, heads, queries, head_width] = query.dims();
-        let [key_batch, key_value_heads, keys, key_width] = key.dims();
-        assert!(
-            key_batch == batch
-                && key_width == head_width
-                && key_value_heads > 0
-                && heads.is_multiple_of(key_value_heads),
-            "{operation}: queries {:?} do not fit keys {:?}",
-            query.dims(),
-            key.dims()
-        );
-        if let Some(ranges) = self.mask.keys() {
-            assert_eq!(
-                ranges.len(),
-                batch,
-                "{operation}: {} ranges of keys do not fit queries {:?}",
-                ranges.len(),
-                query.dims()
-            );
-        }
-        if let Some(bias) = &self.bias {
-            let [bias_batch, bias_heads, rows, columns] = bias.dims();
-            let repeats = |size: usize, whole: usize| size == 1 || size == whole;
-            assert!(
-                repeats(bias_batch, batch)
-                    && repeats(bias_heads, heads)
-                    && [rows, columns] == [queries, keys],
-                "{operation}: bias {:?} does not fit queries {:?} and keys {:?}",
-                bias.dims(),
-                query.dims(),
-                key.dims()
-            );
-        }
-    }
-}
-
 /// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where nothing is allowed.
 ///
 /// # Panics
 /// When the shapes do not fit each other or the mask.
 pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> Tensor<4> {
     scores.check("attention_weights", &query, &key);
-    let [batch, heads, queries, head_width] = query.dims();
-    let [_, key_value_heads, keys, _] = key.dims();
-    let group = heads / key_value_heads;
-    let products = (query * scores.scale)
-        .reshape(Exactly([
-            batch,
-            key_value_heads,
-            group * queries,
-            head_width,
-        ]))
-        .matmul(key.swap_dims(2, 3))
-        .reshape(Exactly([batch, heads, queries, keys]));
-    let products = match &scores.bias {
-        Some(bias) => products + bias.clone(),
-        None => products,
-    };
-    masked_softmax(products, &scores.mask)
+    softmax(scores.composed(query, key))
 }
 
 /// The weighted sums of the values, `[batch, heads, queries, value_width]`.
@@ -171,6 +96,7 @@ pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Mask;
     use burn::tensor::{Device, Distribution};
 
     fn heads(batch: usize, heads: usize, length: usize, width: usize) -> Tensor<4> {

@@ -18,11 +18,12 @@ mod mask;
 mod norm;
 mod random;
 mod rotary;
+mod scores;
 mod softmax;
 
 pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
-pub use attention::{Scores, apply_weights, attention, attention_weights};
+pub use attention::{apply_weights, attention, attention_weights};
 pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
 pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;
@@ -32,6 +33,7 @@ pub use mask::Mask;
 pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
 pub use random::{Purpose, Randomness};
 pub use rotary::{RotaryAngles, rotary};
+pub use scores::{ScoreBias, Scores};
 pub use softmax::{masked_softmax, softmax};
 
 /// burn's tensors and devices, so that callers need not depend on burn themselves.

@@ -22,18 +22,25 @@ impl RotaryAngles {
             head_width.is_multiple_of(2),
             "rotary: head width {head_width} is not even"
         );
-        let [batch, length] = positions.dims();
-        let device = positions.device();
-        let half = head_width / 2;
-        let frequencies: Vec<f32> = (0..half)
-            .map(|i| theta.powf(-2.0 * i as f64 / head_width as f64) as f32)
+        let frequencies: Vec<f64> = (0..head_width / 2)
+            .map(|i| theta.powf(-2.0 * i as f64 / head_width as f64))
             .collect();
-        let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), &device)
+        Self::from_frequencies(positions, &frequencies, 1.0)
+    }
+
+    /// The angles `position · frequency`, one frequency per pair of features, for `positions` `[batch or 1, length]`.
+    /// What is rotated is also multiplied by `factor`, which scaled rotary positions make larger than one.
+    pub fn from_frequencies(positions: Tensor<2, Int>, frequencies: &[f64], factor: f64) -> Self {
+        let [batch, length] = positions.dims();
+        let half = frequencies.len();
+        let frequencies: Vec<f32> = frequencies.iter().map(|it| *it as f32).collect();
+        let frequencies = Tensor::<1>::from_floats(frequencies.as_slice(), &positions.device())
             .reshape(Exactly([1, 1, half]));
         let angles = positions.float().reshape(Exactly([batch, length, 1])) * frequencies;
+        let scaled = |it: Tensor<3>| if factor == 1.0 { it } else { it * factor };
         Self {
-            cosine: angles.clone().cos(),
-            sine: angles.sin(),
+            cosine: scaled(angles.clone().cos()),
+            sine: scaled(angles.sin()),
         }
     }
 }

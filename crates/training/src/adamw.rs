@@ -148,19 +148,20 @@ impl ModuleMapper for Update<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let gradient = self.gradients.next().flatten();
         let moments = self.moments.next().expect("one entry per parameter");
-        let Some(gradient) = gradient else {
-            return param;
-        };
         let decay = if D >= 2 { self.step.decay } else { 0.0 };
         let step = AdamWStep { decay, ..self.step };
         param.map(|value| {
             let dims = value.dims();
+            let value = value.inner().reshape([dims.iter().product::<usize>()]);
+            // The loss need not depend on a parameter in every step: an expert that no token chose. Its gradient is zero
+            // then, and its memory fades like any other.
+            let gradient = gradient.unwrap_or_else(|| value.zeros_like());
             let Moments { first, second } = moments.take().unwrap_or_else(|| Moments {
                 first: gradient.zeros_like(),
                 second: gradient.zeros_like(),
             });
             let state = AdamWState {
-                value: value.inner().reshape([dims.iter().product::<usize>()]),
+                value,
                 first,
                 second,
             };

@@ -52,7 +52,7 @@ impl ObjectiveConfig {
         }
     }
 
-    /// The loss to train on, in nats per target.
+    /// The loss to train on, in nats per target, with what the model's layers add to it.
     pub fn loss(
         &self,
         model: &LanguageModel,
@@ -60,12 +60,17 @@ impl ObjectiveConfig {
         randomness: &mut Randomness,
     ) -> Tensor<1> {
         let Self::Causal { label_smoothing } = self;
-        self.distance(model, batch, Some(randomness), *label_smoothing)
+        let Distance { loss, auxiliary } =
+            self.distance(model, batch, Some(randomness), *label_smoothing);
+        match auxiliary {
+            Some(auxiliary) => loss + auxiliary,
+            None => loss,
+        }
     }
 
-    /// The loss to judge by: no dropout, no smoothing.
+    /// The loss to judge by: of the predictions alone, without dropout or smoothing.
     pub fn held_out_loss(&self, model: &LanguageModel, batch: Batch) -> f64 {
-        let loss = self.distance(model, batch, None, 0.0);
+        let Distance { loss, .. } = self.distance(model, batch, None, 0.0);
         f64::from(loss.into_scalar::<f32>())
     }
 
@@ -75,18 +80,27 @@ impl ObjectiveConfig {
         batch: Batch,
         randomness: Option<&mut Randomness>,
         label_smoothing: f64,
-    ) -> Tensor<1> {
+    ) -> Distance {
         let [rows, length] = batch.inputs.dims();
         let extras = Extras {
             randomness,
             ..Extras::default()
         };
-        let logits = model.forward(Input::new(batch.inputs), extras).logits;
-        let [_, _, vocabulary] = logits.dims();
-        cross_entropy(
-            logits.reshape([rows * length, vocabulary]),
-            batch.targets.reshape([rows * length]),
-            label_smoothing,
-        )
+        let output = model.forward(Input::new(batch.inputs), extras);
+        let [_, _, vocabulary] = output.logits.dims();
+        Distance {
+            loss: cross_entropy(
+                output.logits.reshape([rows * length, vocabulary]),
+                batch.targets.reshape([rows * length]),
+                label_smoothing,
+            ),
+            auxiliary: output.auxiliary_loss,
+        }
     }
+}
+
+/// How far a model's predictions are, and what its layers add to that while training.
+struct Distance {
+    loss: Tensor<1>,
+    auxiliary: Option<Tensor<1>>,
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use attentive::model::checkpoint::{self, TensorFile, write_tensors};
-use attentive::model::{Extras, Input, ModelConfig, PositionsConfig, Recorder};
+use attentive::model::{Extras, Input, ModelConfig, Recorder};
 use attentive::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::arguments::Forward;
@@ -134,10 +134,12 @@ fn read_positions(
                 positions.shape
             );
         }
-        let most = match config.positions {
-            PositionsConfig::Learned {} => config.length as i64,
-            PositionsConfig::Rotary(_) => i64::from(i32::MAX),
+        let Some(most) = config.positions.countable(config.length) else {
+            bail!(
+                "{place}: position_ids are given, and this model goes by distances; leave them out"
+            );
         };
+        let most = most as i64;
         if let Some(position) = positions.numbers.iter().find(|it| !(0..most).contains(it)) {
             bail!(
                 "{place}: position_ids holds {position}; positions are 0 to {}",

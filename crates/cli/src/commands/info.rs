@@ -94,7 +94,7 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
             "{title:14} {} × ({}; {}; {} norm {})",
             block.repeat,
             block.attention.describe(config.width),
-            feed_forward(&block.feed_forward),
+            block.feed_forward.describe(),
             word(&json!(block.norm)["kind"]),
             word(&json!(block.placement)),
         )?;
@@ -148,16 +148,6 @@ fn shape(config: &ModelConfig) -> String {
         config.length,
         word(&json!(config.positions)["kind"]),
         word(&json!(config.head)),
-    )
-}
-
-fn feed_forward(config: &attentive::model::FeedForwardConfig) -> String {
-    let words = json!(config);
-    format!(
-        "{} feed-forward of width {}, {}",
-        word(&words["kind"]),
-        config.hidden_width(),
-        word(&words["activation"])
     )
 }
 

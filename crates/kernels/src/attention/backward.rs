@@ -8,7 +8,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels, union};
-use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
+use super::{BiasOf, Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
 use crate::micro::{self, View};
@@ -34,30 +34,47 @@ pub struct Gradients<'a> {
     pub value: &'a mut [f32],
     /// Where they stand.
     pub value_strides: Strides,
-    /// Of the bias, `[batch, heads, queries, keys]`, if asked for.
+    /// Of the bias, if asked for: for each sequence and head as many numbers as [`BiasOf::size`] says; of pairs, where there
+    /// is no bias.
     pub bias: Option<&'a mut [f32]>,
 }
 
-/// Gradients of attention, given the gradient `upstream` of its context and what [`super::forward`] gave.
+/// What [`super::forward`] gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Attended<'a> {
+    /// The context.
+    pub context: Heads<'a>,
+    /// Of each row, the logarithm of its sum of exponentials.
+    pub log_sums: &'a [f32],
+}
+
+/// The gradients of what [`super::forward`] gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Upstream<'a> {
+    /// Of the context.
+    pub context: Heads<'a>,
+    /// Of the log-sums, if anybody reads them. That of a row that saw nothing has no effect.
+    pub log_sums: Option<&'a [f32]>,
+}
+
+/// Gradients of attention, given those of its results and the results themselves.
 ///
 /// # Panics
 /// When a slice is too short for the shape.
 pub fn backward(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
-    [context, upstream]: [Heads; 2],
-    log_sums: &[f32],
+    attended: Attended,
+    upstream: Upstream,
     options: &Options,
     gradients: Gradients,
 ) {
     shape.check();
     let rows = shape.batch * shape.heads * shape.queries;
-    assert_eq!(
-        log_sums.len(),
-        rows,
-        "attention: {} log-sums for {rows} rows",
-        log_sums.len()
-    );
+    for log_sums in [Some(attended.log_sums), upstream.log_sums] {
+        let count = log_sums.map_or(rows, <[f32]>::len);
+        assert_eq!(count, rows, "attention: {count} log-sums for {rows} rows");
+    }
     let queries = [shape.batch, shape.heads, shape.queries];
     let keys = [shape.batch, shape.key_value_heads, shape.keys];
     let (width, wide) = (shape.head_width, shape.value_width);
@@ -71,8 +88,9 @@ pub fn backward(
         .value_strides
         .check_apart(keys, wide, gradients.value.len());
     let biases = gradients.bias.as_ref().map_or(usize::MAX, |it| it.len());
+    let bias_of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
     assert!(
-        biases >= rows * shape.keys,
+        biases >= shape.batch * shape.heads * bias_of.size(shape),
         "attention: a gradient of {biases} numbers is too short for {shape:?}"
     );
     let out = Output {
@@ -86,6 +104,7 @@ pub fn backward(
             bias.fill(0.0);
             bias.as_mut_ptr()
         }),
+        bias_of,
     };
     let instructions = simd::instructions();
     let sizes = buffer_sizes(shape, simd::run(instructions, PanelWidth));
@@ -97,9 +116,8 @@ pub fn backward(
                 query,
                 key,
                 value,
-                context,
+                attended,
                 upstream,
-                log_sums,
                 options,
                 batch: index / shape.key_value_heads,
                 shared: index % shape.key_value_heads,
@@ -128,6 +146,7 @@ struct Output {
     value: *mut f32,
     value_strides: Strides,
     bias: Option<*mut f32>,
+    bias_of: BiasOf,
 }
 
 // SAFETY: each task writes only to its own key-value head and the query heads that it serves.
@@ -141,9 +160,8 @@ struct Group<'a> {
     query: Heads<'a>,
     key: Heads<'a>,
     value: Heads<'a>,
-    context: Heads<'a>,
-    upstream: Heads<'a>,
-    log_sums: &'a [f32],
+    attended: Attended<'a>,
+    upstream: Upstream<'a>,
     options: &'a Options<'a>,
     batch: usize,
     shared: usize,
@@ -305,7 +323,7 @@ impl Group<'_> {
             buffers.query_rows,
         );
         pack_rows::<S>(
-            self.upstream,
+            self.upstream.context,
             batch,
             head,
             queries,
@@ -313,9 +331,16 @@ impl Group<'_> {
             buffers.upstream_rows,
         );
         for (query, mean) in buffers.means.iter_mut().enumerate() {
-            let context = self.context.row(batch, head, query, value_width);
-            let upstream = self.upstream.row(batch, head, query, value_width);
+            let context = self.attended.context.row(batch, head, query, value_width);
+            let upstream = self.upstream.context.row(batch, head, query, value_width);
             *mean = dot(simd, context, upstream);
+        }
+        if let Some(slopes) = self.upstream.log_sums {
+            // A log-sum grows with each score as much as the score weighs.
+            let first = self.shape.row(batch, head, 0);
+            for (mean, slope) in buffers.means.iter_mut().zip(&slopes[first..]) {
+                *mean -= slope;
+            }
         }
         buffers.query_sums.fill(0.0);
         // Tiles of keys outside, blocks of queries inside: the sums of a tile's keys and values stay in cache.

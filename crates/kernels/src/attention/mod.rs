@@ -12,6 +12,7 @@
 //! ```
 
 mod backward;
+mod bias;
 mod few;
 mod forward;
 pub mod naive;
@@ -20,7 +21,8 @@ mod scores;
 mod tests;
 mod weights;
 
-pub use backward::{Gradients, backward};
+pub use backward::{Attended, Gradients, Upstream, backward};
+pub use bias::{Bias, BiasOf};
 pub use forward::forward;
 pub use weights::weights;
 
@@ -181,17 +183,6 @@ impl Masking<'_> {
         range.start = range.start.min(range.end);
         range
     }
-}
-
-/// Numbers added to the scores: `[batch, heads, queries, keys]`, where a stride of zero repeats.
-#[derive(Clone, Copy, Debug)]
-pub struct Bias<'a> {
-    /// The numbers; rows of keys follow each other.
-    pub data: &'a [f32],
-    /// From a sequence to the next.
-    pub batch_stride: usize,
-    /// From a head to the next.
-    pub head_stride: usize,
 }
 
 /// Dropout on the weights; what is dropped is a function of the key, made again in the backward pass.

@@ -1,6 +1,6 @@
 //! The specification of attention: whole matrices, one number at a time, sums in f64.
 
-use super::{Heads, Options, Shape};
+use super::{BiasOf, Heads, Options, Shape};
 
 /// What the naive forward pass gives; rows are `[batch, heads, queries]`.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub fn forward(
             let mut score = dot(q, k) * f64::from(options.scale);
             if let Some(bias) = options.bias {
                 let at = batch * bias.batch_stride + head * bias.head_stride;
-                score += f64::from(bias.data[at + position * shape.keys + other]);
+                score += f64::from(bias.data[at + bias_index(shape, bias.of, position, other)]);
             }
             weights[other] = score;
         }
@@ -90,17 +90,19 @@ pub fn backward(
     key: Heads,
     value: Heads,
     upstream: &[f32],
+    log_sums_upstream: Option<&[f32]>,
     options: &Options,
 ) -> Backward {
     let Forward { weights, .. } = forward(shape, query, key, value, options);
     let (d, dv) = (shape.head_width, shape.value_width);
+    let of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
     let shared_rows = shape.batch * shape.key_value_heads * shape.keys;
     let rows = shape.batch * shape.heads * shape.queries;
     let mut out = Backward {
         query: vec![0.0; rows * d],
         key: vec![0.0; shared_rows * d],
         value: vec![0.0; shared_rows * dv],
-        bias: vec![0.0; rows * shape.keys],
+        bias: vec![0.0; shape.batch * shape.heads * of.size(shape)],
     };
     for_each_row(shape, |batch, head, position, row| {
         let shared = shape.key_value_head(head);
@@ -117,10 +119,12 @@ pub fn backward(
             }
         }
         let mean: f64 = slopes.iter().zip(weights).map(|(s, w)| s * w).sum();
+        let of_log_sum = log_sums_upstream.map_or(0.0, |slopes| f64::from(slopes[row]));
         let q = query.row(batch, head, position, d);
         for other in 0..shape.keys {
-            let slope = weights[other] * (slopes[other] - mean);
-            out.bias[row * shape.keys + other] = slope;
+            let slope = weights[other] * (slopes[other] - mean + of_log_sum);
+            let head = (batch * shape.heads + head) * of.size(shape);
+            out.bias[head + bias_index(shape, of, position, other)] += slope;
             let slope = slope * f64::from(options.scale);
             let k = key.row(batch, shared, other, d);
             let at = ((batch * shape.key_value_heads + shared) * shape.keys + other) * d;
@@ -140,6 +144,15 @@ fn for_each_row(shape: &Shape, mut work: impl FnMut(usize, usize, usize, usize))
                 work(batch, head, query, shape.row(batch, head, query));
             }
         }
+    }
+}
+
+/// Which number of its head's bias a query and a key have.
+fn bias_index(shape: &Shape, of: BiasOf, query: usize, key: usize) -> usize {
+    match of {
+        BiasOf::Pairs => query * shape.keys + key,
+        BiasOf::Keys => key,
+        BiasOf::Distances => key + shape.queries - 1 - query,
     }
 }
 

@@ -258,15 +258,13 @@ pub(super) fn scale_row(
     scores: &mut [f32],
     options: &Options,
     shape: &Shape,
-    [batch, head, query]: [usize; 3],
+    at: [usize; 3],
     from: usize,
 ) {
     match options.bias {
         None => scores.iter_mut().for_each(|score| *score *= options.scale),
         Some(bias) => {
-            let start =
-                batch * bias.batch_stride + head * bias.head_stride + query * shape.keys + from;
-            let added = &bias.data[start..start + scores.len()];
+            let added = bias.row(shape, at, from, scores.len());
             for (score, added) in scores.iter_mut().zip(added) {
                 *score = *score * options.scale + added;
             }

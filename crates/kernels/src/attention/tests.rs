@@ -20,8 +20,9 @@ struct Case {
     causal: bool,
     window: Option<usize>,
     keys: Option<Vec<Range<usize>>>,
-    bias: bool,
+    bias: Option<BiasOf>,
     dropout: bool,
+    reads_log_sums: bool,
     length_first: bool,
 }
 
@@ -74,7 +75,15 @@ fn check(case: &Case) {
         data: &data[i],
         strides: strides(size),
     };
-    let bias = numbers(s.heads * s.queries * s.keys, 9);
+    let bias_of = case.bias.unwrap_or_default();
+    let mut bias = numbers(s.heads * bias_of.size(&s), 9);
+    // Some are forbidden; of keys, for all queries of a head.
+    bias.iter_mut()
+        .step_by(7)
+        .for_each(|it| *it = f32::NEG_INFINITY);
+    if s.keys % 2 == 1 && bias_of == BiasOf::Keys {
+        bias[..s.keys].fill(f32::NEG_INFINITY);
+    }
     let options = Options {
         scale: 1.7 / (s.head_width as f32).sqrt(),
         mask: Masking {
@@ -82,10 +91,11 @@ fn check(case: &Case) {
             window: case.window,
             keys: case.keys.as_deref(),
         },
-        bias: case.bias.then_some(Bias {
+        bias: case.bias.map(|of| Bias {
             data: &bias,
+            of,
             batch_stride: 0,
-            head_stride: s.queries * s.keys,
+            head_stride: of.size(&s),
         }),
         dropout: case.dropout.then_some(WeightDropout {
             dropout: Dropout::new(0.3),
@@ -96,7 +106,9 @@ fn check(case: &Case) {
     let up = heads(3, c_size);
     let expected = naive::forward(&s, q, k, v, &options);
     let upstream = gathered(&data[3], strides(c_size), c_size);
-    let slopes = naive::backward(&s, q, k, v, &upstream, &options);
+    let log_sums_upstream = numbers(s.batch * s.heads * s.queries, 11);
+    let log_sums_upstream = case.reads_log_sums.then_some(&*log_sums_upstream);
+    let slopes = naive::backward(&s, q, k, v, &upstream, log_sums_upstream, &options);
     for instructions in [Instructions::Native, Instructions::Scalar] {
         with_instructions(instructions, || {
             let mut context = vec![f32::NAN; count(c_size)];
@@ -122,10 +134,17 @@ fn check(case: &Case) {
 
             let [mut dq, mut dk, mut dv] =
                 [q_size, k_size, v_size].map(|size| vec![f32::NAN; count(size)]);
-            let mut dbias = vec![f32::NAN; log_sums.len() * s.keys];
-            let seen = Heads {
-                data: &context,
-                strides: strides(c_size),
+            let mut dbias = vec![f32::NAN; s.batch * s.heads * bias_of.size(&s)];
+            let attended = Attended {
+                context: Heads {
+                    data: &context,
+                    strides: strides(c_size),
+                },
+                log_sums: &log_sums,
+            };
+            let upstream = Upstream {
+                context: up,
+                log_sums: log_sums_upstream,
             };
             let gradients = Gradients {
                 query: &mut dq,
@@ -136,7 +155,7 @@ fn check(case: &Case) {
                 value_strides: strides(v_size),
                 bias: Some(&mut dbias),
             };
-            backward(&s, [q, k, v], [seen, up], &log_sums, &options, gradients);
+            backward(&s, [q, k, v], attended, upstream, &options, gradients);
             assert_close(
                 "query",
                 case,
@@ -167,7 +186,7 @@ fn check(case: &Case) {
                 value_strides: strides(v_size),
                 bias: None,
             };
-            backward(&s, [q, k, v], [seen, up], &log_sums, &options, gradients);
+            backward(&s, [q, k, v], attended, upstream, &options, gradients);
             let again = gathered(&again, strides(q_size), q_size);
             assert_close("query, without a bias", case, &again, &slopes.query);
         });
@@ -215,9 +234,16 @@ fn cases() -> impl Strategy<Value = Case> {
         Just(Some(200))
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let bias = prop_oneof![
+        Just(None),
+        Just(Some(BiasOf::Pairs)),
+        Just(Some(BiasOf::Keys)),
+        Just(Some(BiasOf::Distances))
+    ];
     (
         sizes,
         flags,
+        bias,
         window,
         proptest::option::of((0usize..60, 0usize..140)),
     )
@@ -225,6 +251,7 @@ fn cases() -> impl Strategy<Value = Case> {
             |(
                 (batch, (heads, key_value_heads), queries, keys, head_width, value_width),
                 flags,
+                bias,
                 window,
                 padding,
             )| Case {
@@ -238,9 +265,10 @@ fn cases() -> impl Strategy<Value = Case> {
                     value_width,
                 },
                 causal: flags.0,
-                bias: flags.1,
-                dropout: flags.2,
-                length_first: flags.3,
+                bias,
+                dropout: flags.1,
+                length_first: flags.2,
+                reads_log_sums: flags.3,
                 window,
                 keys: padding.map(|(from, to)| {
                     let to = to.min(keys);
@@ -251,7 +279,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
+    #![proptest_config(ProptestConfig::with_cases(160))]
     #[test]
     fn equals_its_twin(case in cases()) {
         check(&case);
@@ -307,7 +335,15 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
         data: &data[i],
         strides: layout[i],
     };
-    let slopes = naive::backward(&shape, heads(0), heads(1), heads(2), &upstream, &options);
+    let slopes = naive::backward(
+        &shape,
+        heads(0),
+        heads(1),
+        heads(2),
+        &upstream,
+        None,
+        &options,
+    );
     for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
         for (j, slope) in slopes.iter().enumerate() {
             let moved = |step: f32| {

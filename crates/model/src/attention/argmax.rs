@@ -6,9 +6,9 @@
 //! backward    as if weights = softmax(scores)
 //! ```
 
-use attentive_tensor::softmax;
+use attentive_tensor::{Scores, softmax};
 use burn::module::Module;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Shape, Tensor};
 
 use super::heads::with_heads;
 use super::pattern::{Call, Context, Projected};
@@ -51,32 +51,12 @@ pub struct Argmax {}
 impl Argmax {
     pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
         let (heads, dropped) = call.remember(heads, None);
-        let scores = masked_scores(&heads, &call, dropped);
-        call.weigh(straight_through(scores), heads.value)
-    }
-}
-
-/// The scaled products and the bias, `[batch, heads, queries, keys]`, with minus infinity where the mask forbids.
-fn masked_scores(heads: &Projected, call: &Call, dropped: usize) -> Tensor<4> {
-    let [batch, count, queries, head_width] = heads.query.dims();
-    let [_, key_value_heads, keys, _] = heads.key.dims();
-    // The queries that share a key-value head stand below each other.
-    let rows = count / key_value_heads * queries;
-    let scores = (heads.query.clone() * call.scale(heads))
-        .reshape([batch, key_value_heads, rows, head_width])
-        .matmul(heads.key.clone().swap_dims(2, 3))
-        .reshape([batch, count, queries, keys]);
-    let scores = match call.bias(heads) {
-        Some(bias) => scores + bias,
-        None => scores,
-    };
-    let mask = call.mask(dropped);
-    match mask.forbidden(batch, queries, keys, &scores.device()) {
-        Some(forbidden) => {
-            let forbidden = forbidden.expand([batch, count, queries, keys]);
-            scores.mask_fill(forbidden, f32::NEG_INFINITY)
-        }
-        None => scores,
+        let scores = Scores {
+            bias: call.bias(&heads),
+            ..Scores::new(call.mask(dropped), call.scale(&heads))
+        };
+        let weights = straight_through(scores.of(heads.query, heads.key));
+        call.weigh(weights, heads.value)
     }
 }
 
@@ -88,9 +68,11 @@ fn straight_through(scores: Tensor<4>) -> Tensor<4> {
     let scores = scores.detach();
     let empty = scores.clone().max_dim(3).equal_scalar(f32::NEG_INFINITY);
     let places = Tensor::<1, Int>::arange(0..keys as i64, &device).reshape([1, 1, 1, keys]);
-    let best = scores.clone().argmax(3).expand(scores.dims());
-    let hard = best.equal(places.expand(scores.dims())).float();
-    let hard = hard.mask_fill(empty.expand(scores.dims()), 0.0);
+    // A `Shape` and not an array, of which burn refuses a size of zero.
+    let all = || Shape::from(scores.dims());
+    let best = scores.clone().argmax(3).expand(all());
+    let hard = best.equal(places.expand(all())).float();
+    let hard = hard.mask_fill(empty.expand(all()), 0.0);
     // The difference is exactly zero, so it must come first: one and a share, less the share, need not be one.
     hard + (soft.clone() - soft.detach())
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use attentive_tensor::{
-    Mask, Scores, apply_weights, attention, attention_weights, dropout, masked_softmax,
+    Mask, ScoreBias, Scores, apply_weights, attention, attention_weights, dropout, masked_softmax,
 };
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -102,8 +102,10 @@ impl Call<'_, '_> {
     }
 
     /// The bias of the model's positions on these heads' scores, if it has one.
-    pub fn bias(&self, _heads: &Projected) -> Option<Tensor<4>> {
-        None
+    pub fn bias(&self, heads: &Projected) -> Option<ScoreBias> {
+        let bias = self.pass.distance_bias.as_ref()?;
+        let (queries, keys) = (heads.query.dims()[2], heads.key.dims()[2]);
+        (self.site.role != Role::Cross).then(|| ScoreBias::Distances(bias.distances(queries, keys)))
     }
 
     /// Whether the observer asks for the weights.

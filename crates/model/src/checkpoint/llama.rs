@@ -116,6 +116,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
         head: head(words.tie_word_embeddings),
         positions: PositionsConfig::Rotary(RotaryConfig {
             theta: theta(&words)?,
+            scaling: None,
         }),
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {

@@ -9,8 +9,9 @@ pub fn activation(name: &str) -> Result<Activation, String> {
         "gelu" => Ok(Activation::Gelu),
         "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Activation::GeluTanh),
         "silu" | "swish" => Ok(Activation::Silu),
+        "sigmoid" => Ok(Activation::Sigmoid),
         other => Err(format!(
-            "activation {other:?} is not supported; supported are relu, gelu, gelu_new, silu"
+            "activation {other:?} is not supported; supported are relu, gelu, gelu_new, silu, sigmoid"
         )),
     }
 }
@@ -22,6 +23,7 @@ pub fn activation_name(kind: Activation) -> &'static str {
         Activation::Gelu => "gelu",
         Activation::GeluTanh => "gelu_new",
         Activation::Silu => "silu",
+        Activation::Sigmoid => "sigmoid",
     }
 }
 

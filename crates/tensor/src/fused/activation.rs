@@ -17,6 +17,7 @@ pub(super) fn kernel(kind: Activation) -> kernels::Activation {
         Activation::Gelu => kernels::Activation::Gelu,
         Activation::GeluTanh => kernels::Activation::GeluTanh,
         Activation::Silu => kernels::Activation::Silu,
+        Activation::Sigmoid => kernels::Activation::Sigmoid,
     }
 }
 

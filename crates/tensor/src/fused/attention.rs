@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use attentive_kernels::attention::{
-    self, Bias, Heads, Masking, Options, Shape, Strides, WeightDropout,
+    self, Attended as Results, Bias, BiasOf, Heads, Masking, Options, Shape, Strides, Upstream,
+    WeightDropout,
 };
 use attentive_kernels::dropout::Dropout;
 use attentive_kernels::elementwise;
@@ -147,12 +148,18 @@ impl Backward<Flex, 4> for Attention {
         let [.., bias_parent] = &ops.parents;
         let mut dbias = bias_parent
             .as_ref()
-            .map(|_| buffer(batch * query_heads * queries * keys));
+            .map(|_| buffer(batch * query_heads * bias_sizes(&saved.bias).1[2]));
         attention::backward(
             &shape,
             [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
-            [heads(&saved.context), heads(&upstream)],
-            &saved.log_sums,
+            Results {
+                context: heads(&saved.context),
+                log_sums: &saved.log_sums,
+            },
+            Upstream {
+                context: heads(&upstream),
+                log_sums: None,
+            },
             &saved.options.for_kernel(repeated(&saved.bias)),
             attention::Gradients {
                 query: &mut dquery,
@@ -200,36 +207,41 @@ impl Backward<Flex, 4> for Attention {
     }
 }
 
-/// A bias `[batch or 1, heads or 1, queries, keys]` as the kernel reads it; none if it is empty.
+/// A bias as the kernel reads it; none if it is empty.
 fn repeated(bias: &FlexTensor) -> Option<Bias<'_>> {
     if !is_present(bias) {
         return None;
     }
-    let shape = bias.layout().shape();
-    let matrix = shape[2] * shape[3];
-    let stride = |axis: usize, size: usize| if shape[axis] == 1 { 0 } else { size };
+    let (of, [batch, heads, size]) = bias_sizes(bias);
     Some(Bias {
         data: numbers(bias),
-        batch_stride: stride(0, shape[1] * matrix),
-        head_stride: stride(1, matrix),
+        of,
+        batch_stride: if batch == 1 { 0 } else { heads * size },
+        head_stride: if heads == 1 { 0 } else { size },
     })
 }
 
-/// The gradient of each pair of each head, added up to the shape of the bias.
+/// What a bias is of, as its number of axes says; its sequences, its heads, and how many numbers a head has.
+fn bias_sizes(bias: &FlexTensor) -> (BiasOf, [usize; 3]) {
+    match bias.layout().shape()[..] {
+        [batch, heads, queries, keys] => (BiasOf::Pairs, [batch, heads, queries * keys]),
+        [batch, heads, keys] => (BiasOf::Keys, [batch, heads, keys]),
+        [heads, distances] => (BiasOf::Distances, [1, heads, distances]),
+        ref other => panic!("attention: a bias of {} axes", other.len()),
+    }
+}
+
+/// The gradient of the bias of each head, added up to the shape of the bias.
 fn summed(slopes: Vec<f32>, shape: &Shape, bias: &FlexTensor) -> FlexTensor {
-    let sizes = bias.layout().shape();
-    let matrix = shape.queries * shape.keys;
-    let mut sums = vec![0.0; sizes.num_elements()];
-    for (index, slopes) in slopes.chunks_exact(matrix.max(1)).enumerate() {
-        let (batch, head) = (
-            index / shape.heads % sizes[0],
-            index % shape.heads % sizes[1],
-        );
-        let start = (batch * sizes[1] + head) * matrix;
-        elementwise::add_assign(&mut sums[start..start + matrix], slopes);
+    let (_, [batches, heads, size]) = bias_sizes(bias);
+    let mut sums = vec![0.0; batches * heads * size];
+    for (index, slopes) in slopes.chunks_exact(size.max(1)).enumerate() {
+        let (batch, head) = (index / shape.heads % batches, index % shape.heads % heads);
+        let start = (batch * heads + head) * size;
+        elementwise::add_assign(&mut sums[start..start + size], slopes);
     }
     keep(slopes);
-    tensor(sums, sizes.clone())
+    tensor(sums, bias.layout().shape().clone())
 }
 
 /// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`.

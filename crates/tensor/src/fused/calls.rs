@@ -1,7 +1,7 @@
 //! Tensors of the high-level functions on their way to the operations and back.
 
 use super::*;
-use crate::LinearMap;
+use crate::{LinearMap, ScoreBias};
 
 /// What stands for a tensor that is not there.
 fn absent<const D: usize>(device: &Device) -> Tensor<D> {
@@ -119,17 +119,27 @@ pub(crate) fn attend(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
-    bias: Option<Tensor<4>>,
+    bias: Option<ScoreBias>,
     options: AttentionOptions,
 ) -> Tensor<4> {
-    let bias = bias.unwrap_or_else(|| absent(&query.device()));
+    let bias = score_bias(bias, &query.device());
     Tensor::from_dispatch(Dispatch::fused_attention(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
-        bias.into_dispatch(),
+        bias,
         options,
     ))
+}
+
+/// A bias on scores, whose number of axes says what it is of.
+fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch> {
+    match bias {
+        None => absent::<1>(device).into_dispatch(),
+        Some(ScoreBias::Pairs(bias)) => bias.into_dispatch(),
+        Some(ScoreBias::Keys(bias)) => bias.into_dispatch(),
+        Some(ScoreBias::Distances(bias)) => bias.into_dispatch(),
+    }
 }
 
 /// Mean cross-entropy of rows.

@@ -3,9 +3,9 @@
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, Scores, activate,
-    activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward, gated,
-    linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, ScoreBias, Scores,
+    activate, activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward,
+    gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -66,11 +66,12 @@ fn check<const N: usize, const D: usize, const E: usize>(
     }
 }
 
-const ACTIVATIONS: [Activation; 4] = [
+const ACTIVATIONS: [Activation; 5] = [
     Activation::Relu,
     Activation::Gelu,
     Activation::GeluTanh,
     Activation::Silu,
+    Activation::Sigmoid,
 ];
 
 fn row(x: Tensor<2>) -> Tensor<1> {
@@ -243,7 +244,29 @@ fn attentions() {
             [[2, 4, 9, 9], [2, 4, 9, 9], [2, 4, 9, 9], [1, 4, 9, 9]],
             |[q, k, v, bias], _| {
                 let scores = Scores {
-                    bias: Some(bias),
+                    bias: Some(ScoreBias::Pairs(bias)),
+                    ..scores.clone()
+                };
+                attention(q, k, v, &scores, 0.0, None)
+            },
+        );
+        check(
+            &format!("{name} with a bias of keys"),
+            [[2, 4, 9, 9], [2, 2, 9, 9], [2, 2, 9, 9], [2, 4, 1, 9]],
+            |[q, k, v, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Keys(bias.reshape([2, 4, 9]))),
+                    ..scores.clone()
+                };
+                attention(q, k, v, &scores, 0.0, None)
+            },
+        );
+        check(
+            &format!("{name} with a bias of distances"),
+            [[2, 4, 9, 9], [2, 2, 9, 9], [2, 2, 9, 9], [1, 1, 4, 17]],
+            |[q, k, v, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Distances(bias.reshape([4, 17]))),
                     ..scores.clone()
                 };
                 attention(q, k, v, &scores, 0.0, None)

@@ -1,6 +1,9 @@
 //! Cases that no file holds: sizes around the kernels' blocks, which would make the file large, sizes of zero, and dropout,
 //! whose masks are our own.
 
+#[path = "drawn_attention.rs"]
+mod attention;
+
 use attentive_tensor::{Activation, NormKind};
 
 use crate::case::{Array, Arrays, Attention, Case, Norm, Operation};
@@ -10,8 +13,7 @@ use crate::twin;
 pub fn cases() -> Vec<Case> {
     let mut cases = rows();
     cases.extend(feed_forwards());
-    cases.extend(attentions());
-    cases.extend(attentions_with_dropout());
+    cases.extend(attention::cases());
     cases.extend(empty().into_iter().map(|(case, _)| case));
     cases
 }
@@ -119,6 +121,7 @@ fn feed_forwards() -> Vec<Case> {
         Activation::Gelu,
         Activation::GeluTanh,
         Activation::Relu,
+        Activation::Sigmoid,
     ];
     let mut sizes: Vec<[usize; 4]> = Vec::new();
     for rows in [1, 4, 5, 6, 7, 13] {
@@ -166,143 +169,6 @@ fn feed_forward(activation: Activation, gated: bool, sizes: [usize; 4], biases: 
 fn dropped(probability: f64, shape: &[usize]) -> Case {
     let name = format!("dropout of {probability}, {shape:?}");
     draw(&name, Operation::Dropout { probability }, &[("x", shape)])
-}
-
-/// `[batch, heads, key_value_heads, queries, keys, head_width, value_width]`
-type Sizes = [usize; 7];
-
-/// Blocks are 48 queries by 128 keys.
-fn attentions() -> Vec<Case> {
-    let plain = Attention {
-        scale: 0.4,
-        ..Attention::default()
-    };
-    let causal = Attention {
-        causal: true,
-        ..plain.clone()
-    };
-    let window = Attention {
-        window: Some(50),
-        ..plain.clone()
-    };
-    let narrow = Attention {
-        window: Some(3),
-        ..plain.clone()
-    };
-    let both = Attention {
-        causal: true,
-        ..window.clone()
-    };
-    let padded = Attention {
-        keys: Some(vec![[0, 97], [128, 130]]),
-        ..causal.clone()
-    };
-    vec![
-        attend("47 by 127", &plain, [1, 1, 1, 47, 127, 3, 5], None),
-        attend("48 by 128", &plain, [1, 2, 1, 48, 128, 3, 2], None),
-        attend("49 by 129", &plain, [1, 1, 1, 49, 129, 5, 3], None),
-        attend("96 causal", &causal, [1, 2, 2, 96, 96, 3, 3], None),
-        attend("131 causal", &causal, [1, 2, 1, 131, 131, 3, 3], None),
-        attend("257 keys", &causal, [1, 1, 1, 3, 257, 7, 1], None),
-        attend("window", &window, [1, 1, 1, 131, 131, 3, 2], None),
-        attend("padded", &padded, [2, 1, 1, 49, 130, 2, 3], None),
-        // Queries before the first key.
-        attend("none masked, few keys", &plain, [1, 1, 1, 7, 3, 2, 3], None),
-        attend("causal, few keys", &causal, [1, 2, 1, 7, 3, 2, 3], None),
-        attend("window, few keys", &narrow, [1, 2, 1, 9, 3, 2, 3], None),
-        attend(
-            "window, fewer keys",
-            &window,
-            [1, 1, 1, 131, 65, 2, 3],
-            None,
-        ),
-        attend(
-            "causal window, few keys",
-            &both,
-            [1, 1, 1, 70, 60, 2, 3],
-            None,
-        ),
-        attend(
-            "with a bias",
-            &causal,
-            [2, 2, 1, 49, 129, 2, 2],
-            Some([1, 2]),
-        ),
-        attend("wide heads", &plain, [1, 1, 1, 7, 5, 129, 67], None),
-    ]
-}
-
-fn attentions_with_dropout() -> Vec<Case> {
-    let dropped = |dropout, causal| Attention {
-        scale: 0.4,
-        causal,
-        dropout,
-        ..Attention::default()
-    };
-    let padded = Attention {
-        keys: Some(vec![[0, 7], [5, 9]]),
-        window: Some(4),
-        ..dropped(0.3, true)
-    };
-    vec![
-        attend(
-            "one weight dropped or not",
-            &dropped(0.5, false),
-            [1, 1, 1, 1, 1, 1, 1],
-            None,
-        ),
-        attend(
-            "dropout",
-            &dropped(0.3, false),
-            [2, 3, 3, 7, 11, 5, 3],
-            None,
-        ),
-        attend(
-            "causal dropout",
-            &dropped(0.1, true),
-            [2, 4, 2, 9, 9, 4, 4],
-            None,
-        ),
-        attend(
-            "dropout under all masks",
-            &padded,
-            [2, 4, 2, 5, 9, 3, 3],
-            None,
-        ),
-        attend(
-            "dropout with a bias",
-            &dropped(0.5, true),
-            [2, 2, 2, 7, 7, 3, 3],
-            Some([2, 1]),
-        ),
-        attend(
-            "dropout past a block",
-            &dropped(0.2, true),
-            [1, 2, 1, 49, 129, 3, 2],
-            None,
-        ),
-    ]
-}
-
-fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<[usize; 2]>) -> Case {
-    let [
-        batch,
-        heads,
-        key_value_heads,
-        queries,
-        keys,
-        head_width,
-        value_width,
-    ] = sizes;
-    let query = [batch, heads, queries, head_width];
-    let key = [batch, key_value_heads, keys, head_width];
-    let value = [batch, key_value_heads, keys, value_width];
-    let bias = bias.map(|[batch, heads]| [batch, heads, queries, keys]);
-    let mut inputs: Vec<(&str, &[usize])> =
-        vec![("query", &query), ("key", &key), ("value", &value)];
-    inputs.extend(bias.iter().map(|bias| ("bias", bias.as_slice())));
-    let operation = Operation::Attention(settings.clone());
-    draw(&format!("attention, {name}"), operation, &inputs)
 }
 
 /// Every operation with each axis in turn of no length, and the sizes of its last output.
@@ -373,7 +239,7 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
         };
         case(operation, &[("logits", &[0, 5])], &[1]);
     }
-    cases.extend(empty_attentions());
+    cases.extend(attention::empty());
     cases
 }
 
@@ -421,65 +287,6 @@ fn empty_feed_forwards() -> Vec<(Case, Vec<usize>)> {
                 cases.push(empty_case(operation, &shapes, &[batch, length, output]));
             }
         }
-    }
-    cases
-}
-
-fn empty_attentions() -> Vec<(Case, Vec<usize>)> {
-    let mut cases = Vec::new();
-    let axes = [
-        (0, "batch"),
-        (1, "heads"),
-        (3, "queries"),
-        (4, "keys"),
-        (5, "head_width"),
-        (6, "value_width"),
-    ];
-    for (place, axis) in axes {
-        let mut sizes: Sizes = [2, 4, 2, 3, 5, 6, 7];
-        sizes[place] = 0;
-        let [batch, heads, shared, queries, keys, head_width, value_width] = sizes;
-        let (query, key) = (
-            [batch, heads, queries, head_width],
-            [batch, shared, keys, head_width],
-        );
-        let (value, weights) = (
-            [batch, shared, keys, value_width],
-            [batch, heads, queries, keys],
-        );
-        let context = vec![batch, heads, queries, value_width];
-        for (causal, window, padded) in [
-            (false, None, false),
-            (true, None, false),
-            (true, Some(2), false),
-            (false, Some(2), true),
-        ] {
-            let settings = Attention {
-                scale: 0.4,
-                causal,
-                window,
-                keys: padded.then(|| vec![[0, keys]; batch]),
-                ..Attention::default()
-            };
-            let bias = padded.then_some([1, heads]);
-            let name = format!("no {axis}, {settings:?}");
-            cases.push((attend(&name, &settings, sizes, bias), context.clone()));
-            let masked = Attention {
-                scale: 1.0,
-                ..settings.clone()
-            };
-            let operation = Operation::MaskedSoftmax(masked);
-            let softmax_name = format!("masked softmax, {name}");
-            let inputs: [(&str, &[usize]); 1] = [("scores", &weights)];
-            cases.push((draw(&softmax_name, operation, &inputs), weights.to_vec()));
-            let operation = Operation::AttentionWeights(settings);
-            let name = format!("attention weights, {name}");
-            let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];
-            cases.push((draw(&name, operation, &inputs), weights.to_vec()));
-        }
-        let inputs: [(&str, &[usize]); 2] = [("weights", &weights), ("value", &value)];
-        let name = format!("weights applied, no {axis}");
-        cases.push((draw(&name, Operation::ApplyWeights, &inputs), context));
     }
     cases
 }

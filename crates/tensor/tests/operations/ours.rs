@@ -6,10 +6,10 @@ mod exactly;
 use std::collections::BTreeMap;
 
 use attentive_tensor::{
-    Device, Int, LinearMap, NormOperands, RotaryAngles, Scores, Tensor, TensorData, activate,
-    activated_linear, add, apply_weights, attention, attention_weights, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, masked_softmax, norm, norm_beside, norm_of_sum, rotary,
-    softmax, three_linears,
+    Device, Int, LinearMap, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, TensorData,
+    activate, activated_linear, add, apply_weights, attention, attention_weights, cross_entropy,
+    dropout, embedding, feed_forward, gated, linear, masked_softmax, norm, norm_beside,
+    norm_of_sum, rotary, softmax, three_linears,
 };
 
 use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
@@ -215,8 +215,15 @@ impl Pass<'_> {
     }
 
     fn scores(&self, scale: f64, mask: attentive_tensor::Mask) -> Scores {
+        let axes = self.case.inputs.get("bias").map(|it| it.shape.len());
+        let bias = axes.map(|axes| match axes {
+            4 => ScoreBias::Pairs(self.input("bias")),
+            3 => ScoreBias::Keys(self.input("bias")),
+            2 => ScoreBias::Distances(self.input("bias")),
+            _ => panic!("{}: a bias of {axes} axes", self.case.name),
+        });
         Scores {
-            bias: self.optional("bias"),
+            bias,
             ..Scores::new(mask, scale)
         }
     }

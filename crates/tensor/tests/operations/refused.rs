@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use attentive_tensor::{
     Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
-    RotaryAngles, Scores, Tensor, activated_linear, adamw, add, apply_weights, attention,
-    attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear,
+    RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add, apply_weights,
+    attention, attention_weights, cross_entropy, dropout, embedding, feed_forward, gated, linear,
     masked_softmax, norm, norm_beside, norm_of_sum, rotary, three_linears,
 };
 
@@ -342,15 +342,24 @@ fn attentions(refuse: Refuse) {
             }),
         );
     }
-    let biased = |bias: [usize; 4]| Scores {
-        bias: Some(ones(bias)),
+    let biased = |bias: ScoreBias| Scores {
+        bias: Some(bias),
         ..Scores::new(Mask::none(), 1.0)
     };
+    let pairs = move |bias: [usize; 4]| biased(ScoreBias::Pairs(ones(bias)));
+    let of_keys = move |bias: [usize; 3]| biased(ScoreBias::Keys(ones(bias)));
+    let distances = move |bias: [usize; 2]| biased(ScoreBias::Distances(ones(bias)));
     let padded = || Scores::new(Mask::none().with_keys(vec![0..5, 0..5, 0..5]), 1.0);
-    let scores: [(Box<dyn Fn() -> Scores>, _); 4] = [
-        (Box::new(move || biased([3, 4, 3, 5])), "[3, 4, 3, 5]"),
-        (Box::new(move || biased([2, 2, 3, 5])), "[2, 2, 3, 5]"),
-        (Box::new(move || biased([2, 4, 3, 1])), "[2, 4, 3, 1]"),
+    let scores: [(Box<dyn Fn() -> Scores>, _); 10] = [
+        (Box::new(move || pairs([3, 4, 3, 5])), "[3, 4, 3, 5]"),
+        (Box::new(move || pairs([2, 2, 3, 5])), "[2, 2, 3, 5]"),
+        (Box::new(move || pairs([2, 4, 3, 1])), "[2, 4, 3, 1]"),
+        (Box::new(move || of_keys([3, 4, 5])), "[3, 4, 5]"),
+        (Box::new(move || of_keys([2, 2, 5])), "[2, 2, 5]"),
+        (Box::new(move || of_keys([2, 4, 1])), "[2, 4, 1]"),
+        (Box::new(move || distances([2, 7])), "[2, 7]"),
+        (Box::new(move || distances([4, 1])), "[4, 1]"),
+        (Box::new(move || distances([4, 8])), "[4, 8]"),
         (Box::new(padded), "3 ranges"),
     ];
     for (scores, needle) in scores {

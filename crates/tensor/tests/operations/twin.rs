@@ -108,6 +108,7 @@ fn activated(kind: Activation, x: &[f64]) -> Vec<f64> {
         Activation::Gelu => kernels::activation::Activation::Gelu,
         Activation::GeluTanh => kernels::activation::Activation::GeluTanh,
         Activation::Silu => kernels::activation::Activation::Silu,
+        Activation::Sigmoid => kernels::activation::Activation::Sigmoid,
     };
     let value = |x: &f64| kernels::activation::naive::value(kind, *x);
     x.iter().map(value).collect()
@@ -154,9 +155,23 @@ fn weights(settings: &Attention, inputs: &Arrays) -> Array {
             let at = (shared * keys + other) * width;
             let mut score = settings.scale * dot(q, &key.numbers[at..at + width]);
             if let Some(bias) = inputs.get("bias") {
-                let [sequences, bias_heads, ..] = bias.dims::<4>();
-                let matrix = sequence % sequences * bias_heads + head % bias_heads;
-                score += bias.numbers[(matrix * queries + place) * keys + other];
+                // As many axes as a bias of pairs, of keys or of distances has.
+                score += match bias.shape[..] {
+                    [sequences, bias_heads, ..] if bias.shape.len() > 2 => {
+                        let matrix = sequence % sequences * bias_heads + head % bias_heads;
+                        let row = if bias.shape.len() == 4 {
+                            matrix * queries + place
+                        } else {
+                            matrix
+                        };
+                        bias.numbers[row * keys + other]
+                    }
+                    [bias_heads, distances] => {
+                        let row = head % bias_heads * distances;
+                        bias.numbers[row + other + queries - 1 - place]
+                    }
+                    _ => panic!("a bias of {:?}", bias.shape),
+                };
             }
             scores.push(score);
         }

@@ -2,9 +2,10 @@
 
 use pulp::Simd;
 
-use super::super::KEYS;
 use super::super::scores::{Seen, dropout_factors, prepare_row};
+use super::super::{BiasOf, KEYS};
 use super::Group;
+use crate::elementwise::add_to;
 use crate::simd;
 
 impl Group<'_> {
@@ -22,7 +23,7 @@ impl Group<'_> {
         mean: f32,
     ) {
         let number = self.shape.row(at[0], at[1], at[2]);
-        let log_sum = self.log_sums[number];
+        let log_sum = self.attended.log_sums[number];
         let range = self.options.mask.range(self.shape, at[0], at[2]);
         let seen = Seen::new::<S>(range, tile, count);
         if seen.is_empty() || log_sum == f32::NEG_INFINITY {
@@ -52,12 +53,7 @@ impl Group<'_> {
             let (weights, slopes) = (&mut weights[inside.clone()], &mut slopes[inside]);
             self.drop_row(simd, number, from, weights, slopes, mean);
             if let Some(bias) = self.out.bias {
-                // SAFETY: `backward` checked the size, and no other task has this row.
-                let out = unsafe {
-                    let start = bias.add(number * self.shape.keys + from);
-                    std::slice::from_raw_parts_mut(start, slopes.len())
-                };
-                out.copy_from_slice(slopes);
+                self.add_to_bias(simd, bias, at, from, slopes);
             }
             for slope in slopes {
                 *slope *= scale;
@@ -65,6 +61,30 @@ impl Group<'_> {
         }
         // A weight of zero does not undo a slope that is infinite or none.
         seen.fill_vectors(slopes, 0.0);
+    }
+
+    /// Adds slopes of scores to the gradient of the bias, for the keys `from..`.
+    #[inline(always)]
+    fn add_to_bias<S: Simd>(
+        &self,
+        simd: S,
+        bias: *mut f32,
+        [batch, head, query]: [usize; 3],
+        from: usize,
+        slopes: &[f32],
+    ) {
+        let of = self.out.bias_of;
+        let head = (batch * self.shape.heads + head) * of.size(self.shape);
+        // SAFETY: `backward` checked the size, and no other task has this head.
+        let out = unsafe {
+            let start = bias.add(head + of.start(self.shape, query) + from);
+            std::slice::from_raw_parts_mut(start, slopes.len())
+        };
+        match of {
+            // Each number has one pair.
+            BiasOf::Pairs => out.copy_from_slice(slopes),
+            BiasOf::Keys | BiasOf::Distances => add_to(simd, out, slopes),
+        }
     }
 
     /// Slopes of scores before their scale, and weights after dropout, if there is any.

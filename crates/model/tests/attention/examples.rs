@@ -1,0 +1,64 @@
+//! Settings of every kind of attention, small enough for finite differences. A new kind adds its line here.
+
+#[allow(dead_code)] // until the last kinds are in
+/// How far a kind's gradient can be compared with finite differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gradient {
+    /// It is the derivative of the output.
+    Exact,
+    /// It is another function's: the output moves in steps.
+    StraightThrough,
+}
+
+#[allow(dead_code)] // until the last kinds are in
+/// How a later token may be changed without the earlier ones noticing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// By another token.
+    AnyOther,
+    /// By its multiple: hashing looks at directions, and sees the whole sequence.
+    Scaled,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    pub name: &'static str,
+    pub config: &'static str,
+    pub gradient: Gradient,
+    pub later: Later,
+}
+
+const fn example(name: &'static str, config: &'static str) -> Example {
+    Example {
+        name,
+        config,
+        gradient: Gradient::Exact,
+        later: Later::AnyOther,
+    }
+}
+
+/// In a model of width 16, for sequences of up to 24 positions.
+#[rustfmt::skip]
+pub const EXAMPLES: &[Example] = &[
+    example("full", r#"{ "kind": "full", "heads": 4, "bias": true }"#),
+    example("full, grouped", r#"{ "kind": "full", "heads": 4, "key_value_heads": 2 }"#),
+    example("full, multi-query", r#"{ "kind": "full", "heads": 4, "key_value_heads": 1, "head_width": 6 }"#),
+    example("sliding window", r#"{ "kind": "sliding_window", "heads": 4, "window": 3 }"#),
+    example("dot", r#"{ "kind": "scored", "score": { "kind": "dot" } }"#),
+    example("scaled dot", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#),
+    example("bilinear", r#"{ "kind": "scored", "score": { "kind": "bilinear" } }"#),
+    example("additive", r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 5 } }"#),
+    Example {
+        gradient: Gradient::StraightThrough,
+        ..example("argmax", r#"{ "kind": "argmax", "heads": 4, "key_value_heads": 2 }"#)
+    },
+    example("linformer", r#"{ "kind": "linformer", "heads": 4, "projected_length": 5 }"#),
+    example("linformer, one map", r#"{ "kind": "linformer", "heads": 4, "projected_length": 5, "sharing": "key_value" }"#),
+    example("linformer, a map per head", r#"{ "kind": "linformer", "heads": 4, "key_value_heads": 2, "projected_length": 5, "sharing": "per_head" }"#),
+    example("nadaraya-watson, gaussian", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "width": 2, "learn_width": "learned" }"#),
+    example("nadaraya-watson, leave one out", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "width": 2, "own": "left_out" }"#),
+    example("nadaraya-watson, epanechnikov", r#"{ "kind": "nadaraya_watson", "kernel": "epanechnikov", "width": 9, "learn_width": "learned" }"#),
+    example("nadaraya-watson, boxcar", r#"{ "kind": "nadaraya_watson", "kernel": "boxcar", "width": 6.1 }"#),
+    example("nadaraya-watson, constant", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
+];

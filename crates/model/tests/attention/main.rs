@@ -1,0 +1,9 @@
+//! What every attention must hold to, whatever its kind: one suite of checks over every example × every role that builds.
+//!
+//! `examples` lists the settings, `checks` what is asked of each, `limits` where two kinds must agree, `golden` the values of
+//! independent implementations, `support` the table in docs/attention.md, `refused` what is not built and why.
+
+mod checks;
+mod examples;
+mod golden;
+mod setting;

@@ -1,0 +1,268 @@
+//! Drawn cases of attention: sizes around its blocks of 48 queries by 128 keys, biases of each kind, dropout, and axes of no
+//! length.
+
+use super::draw;
+use crate::case::{Attention, Case, Operation};
+
+/// All but the empty ones.
+pub fn cases() -> Vec<Case> {
+    let mut cases = attentions();
+    cases.extend(attentions_with_dropout());
+    cases.extend(biases());
+    cases
+}
+
+/// `[batch, heads, key_value_heads, queries, keys, head_width, value_width]`
+type Sizes = [usize; 7];
+
+/// Blocks are 48 queries by 128 keys.
+fn attentions() -> Vec<Case> {
+    let plain = Attention {
+        scale: 0.4,
+        ..Attention::default()
+    };
+    let causal = Attention {
+        causal: true,
+        ..plain.clone()
+    };
+    let window = Attention {
+        window: Some(50),
+        ..plain.clone()
+    };
+    let narrow = Attention {
+        window: Some(3),
+        ..plain.clone()
+    };
+    let both = Attention {
+        causal: true,
+        ..window.clone()
+    };
+    let padded = Attention {
+        keys: Some(vec![[0, 97], [128, 130]]),
+        ..causal.clone()
+    };
+    vec![
+        attend("47 by 127", &plain, [1, 1, 1, 47, 127, 3, 5], None),
+        attend("48 by 128", &plain, [1, 2, 1, 48, 128, 3, 2], None),
+        attend("49 by 129", &plain, [1, 1, 1, 49, 129, 5, 3], None),
+        attend("96 causal", &causal, [1, 2, 2, 96, 96, 3, 3], None),
+        attend("131 causal", &causal, [1, 2, 1, 131, 131, 3, 3], None),
+        attend("257 keys", &causal, [1, 1, 1, 3, 257, 7, 1], None),
+        attend("window", &window, [1, 1, 1, 131, 131, 3, 2], None),
+        attend("padded", &padded, [2, 1, 1, 49, 130, 2, 3], None),
+        // Queries before the first key.
+        attend("none masked, few keys", &plain, [1, 1, 1, 7, 3, 2, 3], None),
+        attend("causal, few keys", &causal, [1, 2, 1, 7, 3, 2, 3], None),
+        attend("window, few keys", &narrow, [1, 2, 1, 9, 3, 2, 3], None),
+        attend(
+            "window, fewer keys",
+            &window,
+            [1, 1, 1, 131, 65, 2, 3],
+            None,
+        ),
+        attend(
+            "causal window, few keys",
+            &both,
+            [1, 1, 1, 70, 60, 2, 3],
+            None,
+        ),
+        attend(
+            "with a bias",
+            &causal,
+            [2, 2, 1, 49, 129, 2, 2],
+            Some(Bias::Pairs([1, 2])),
+        ),
+        attend("wide heads", &plain, [1, 1, 1, 7, 5, 129, 67], None),
+    ]
+}
+
+fn attentions_with_dropout() -> Vec<Case> {
+    let dropped = |dropout, causal| Attention {
+        scale: 0.4,
+        causal,
+        dropout,
+        ..Attention::default()
+    };
+    let padded = Attention {
+        keys: Some(vec![[0, 7], [5, 9]]),
+        window: Some(4),
+        ..dropped(0.3, true)
+    };
+    vec![
+        attend(
+            "one weight dropped or not",
+            &dropped(0.5, false),
+            [1, 1, 1, 1, 1, 1, 1],
+            None,
+        ),
+        attend(
+            "dropout",
+            &dropped(0.3, false),
+            [2, 3, 3, 7, 11, 5, 3],
+            None,
+        ),
+        attend(
+            "causal dropout",
+            &dropped(0.1, true),
+            [2, 4, 2, 9, 9, 4, 4],
+            None,
+        ),
+        attend(
+            "dropout under all masks",
+            &padded,
+            [2, 4, 2, 5, 9, 3, 3],
+            None,
+        ),
+        attend(
+            "dropout with a bias",
+            &dropped(0.5, true),
+            [2, 2, 2, 7, 7, 3, 3],
+            Some(Bias::Pairs([2, 1])),
+        ),
+        attend(
+            "dropout past a block",
+            &dropped(0.2, true),
+            [1, 2, 1, 49, 129, 3, 2],
+            None,
+        ),
+    ]
+}
+
+/// What a bias is of, and its sequences and heads. (All sequences share one of distances.)
+#[derive(Clone, Copy, Debug)]
+enum Bias {
+    Pairs([usize; 2]),
+    Keys([usize; 2]),
+    Distances(usize),
+}
+
+impl Bias {
+    fn shape(self, queries: usize, keys: usize) -> Vec<usize> {
+        match self {
+            Self::Pairs([batch, heads]) => vec![batch, heads, queries, keys],
+            Self::Keys([batch, heads]) => vec![batch, heads, keys],
+            Self::Distances(heads) => vec![heads, (queries + keys).saturating_sub(1)],
+        }
+    }
+}
+
+/// Biases of keys and of distances, over blocks and under masks.
+fn biases() -> Vec<Case> {
+    let settings = |causal, window, keys: Option<&[[usize; 2]]>, dropout| Attention {
+        scale: 0.4,
+        causal,
+        window,
+        keys: keys.map(<[_]>::to_vec),
+        dropout,
+    };
+    let plain = settings(false, None, None, 0.0);
+    let causal = settings(true, None, None, 0.0);
+    let masked = settings(true, Some(50), Some(&[[0, 97], [60, 130]]), 0.0);
+    let dropped = settings(true, None, None, 0.3);
+    let mut cases = Vec::new();
+    for (name, settings, sizes) in [
+        ("two blocks", &plain, [1, 2, 1, 49, 129, 2, 3]),
+        ("more queries", &causal, [2, 2, 2, 97, 5, 3, 2]),
+        ("masks", &masked, [2, 2, 1, 53, 130, 2, 2]),
+        ("dropout", &dropped, [2, 4, 2, 7, 9, 3, 3]),
+        ("few queries", &causal, [2, 2, 1, 3, 257, 5, 3]),
+    ] {
+        let [batch, heads, ..] = sizes;
+        for bias in [
+            Bias::Keys([batch, heads]),
+            Bias::Keys([1, 1]),
+            Bias::Distances(heads),
+            Bias::Distances(1),
+        ] {
+            let name = format!("{name}, {bias:?}");
+            cases.push(attend(&name, settings, sizes, Some(bias)));
+        }
+    }
+    cases
+}
+
+fn attend(name: &str, settings: &Attention, sizes: Sizes, bias: Option<Bias>) -> Case {
+    let [
+        batch,
+        heads,
+        key_value_heads,
+        queries,
+        keys,
+        head_width,
+        value_width,
+    ] = sizes;
+    let query = [batch, heads, queries, head_width];
+    let key = [batch, key_value_heads, keys, head_width];
+    let value = [batch, key_value_heads, keys, value_width];
+    let bias = bias.map(|bias| bias.shape(queries, keys));
+    let mut inputs: Vec<(&str, &[usize])> =
+        vec![("query", &query), ("key", &key), ("value", &value)];
+    inputs.extend(bias.iter().map(|bias| ("bias", bias.as_slice())));
+    let operation = Operation::Attention(settings.clone());
+    draw(&format!("attention, {name}"), operation, &inputs)
+}
+
+/// Attention with each axis in turn of no length, and the sizes of its output.
+pub fn empty() -> Vec<(Case, Vec<usize>)> {
+    let mut cases = Vec::new();
+    let axes = [
+        (0, "batch"),
+        (1, "heads"),
+        (3, "queries"),
+        (4, "keys"),
+        (5, "head_width"),
+        (6, "value_width"),
+    ];
+    for (place, axis) in axes {
+        let mut sizes: Sizes = [2, 4, 2, 3, 5, 6, 7];
+        sizes[place] = 0;
+        let [batch, heads, shared, queries, keys, head_width, value_width] = sizes;
+        let (query, key) = (
+            [batch, heads, queries, head_width],
+            [batch, shared, keys, head_width],
+        );
+        let (value, weights) = (
+            [batch, shared, keys, value_width],
+            [batch, heads, queries, keys],
+        );
+        let context = vec![batch, heads, queries, value_width];
+        for (causal, window, padded) in [
+            (false, None, false),
+            (true, None, false),
+            (true, Some(2), false),
+            (false, Some(2), true),
+        ] {
+            let settings = Attention {
+                scale: 0.4,
+                causal,
+                window,
+                keys: padded.then(|| vec![[0, keys]; batch]),
+                ..Attention::default()
+            };
+            let bias = padded.then_some(Bias::Pairs([1, heads]));
+            let name = format!("no {axis}, {settings:?}");
+            cases.push((attend(&name, &settings, sizes, bias), context.clone()));
+            for bias in [Bias::Keys([batch, 1]), Bias::Distances(heads)] {
+                let name = format!("no {axis}, {settings:?}, {bias:?}");
+                let case = attend(&name, &settings, sizes, Some(bias));
+                cases.push((case, context.clone()));
+            }
+            let masked = Attention {
+                scale: 1.0,
+                ..settings.clone()
+            };
+            let operation = Operation::MaskedSoftmax(masked);
+            let inputs: [(&str, &[usize]); 1] = [("scores", &weights)];
+            let case = draw(&format!("masked softmax, {name}"), operation, &inputs);
+            cases.push((case, weights.to_vec()));
+            let operation = Operation::AttentionWeights(settings);
+            let name = format!("attention weights, {name}");
+            let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];
+            cases.push((draw(&name, operation, &inputs), weights.to_vec()));
+        }
+        let inputs: [(&str, &[usize]); 2] = [("weights", &weights), ("value", &value)];
+        let name = format!("weights applied, no {axis}");
+        cases.push((draw(&name, Operation::ApplyWeights, &inputs), context));
+    }
+    cases
+}

@@ -1,0 +1,312 @@
+"""Checks fixtures/attention/ against the rules that the headers here state, written down as plainly as possible.
+
+    python reference/attention/check.py [CASE…]
+
+Needs requirements.txt only. The rules work on whole matrices of weights and know none of the libraries, so that a file that
+passes holds all that is needed to compute it. Prints, per case, the largest difference of the output and of the gradients,
+relative to the largest number of the tensor: in float64, which must be rounding to float32, and in float32, as a hint for
+tolerances.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "fixtures" / "attention"
+MINUS_INFINITY = -math.inf
+
+
+class File:
+    """A case as read: numbers in the type asked for, inputs and parameters as leaves of the gradient."""
+
+    def __init__(self, path: Path, dtype: torch.dtype) -> None:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        self.config, self.role = json.loads(metadata["config"]), metadata["role"]
+        self.epsilons = json.loads(metadata.get("epsilons", "{}"))
+        self.positions = json.loads(metadata.get("positions", "null"))
+        self.tensors = {name: it.to(dtype) if it.is_floating_point() else it for name, it in tensors.items()}
+        self.leaves = {
+            name.removeprefix("gradient."): self.tensors[name.removeprefix("gradient.")].requires_grad_()
+            for name in tensors
+            if name.startswith("gradient.")
+        }
+        queries = self["queries"]
+        self.batch, self.length, _ = queries.shape
+        self.keys = self.tensors.get("keys", queries).shape[1]
+        lengths = self.tensors.get("lengths", torch.full((self.batch,), self.keys))
+        self.is_real = torch.arange(self.keys) < lengths[:, None]
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self.tensors[name]
+
+    def parameter(self, name: str) -> torch.Tensor | None:
+        return self.tensors.get(f"parameter.{name}")
+
+    def linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return F.linear(x, self.parameter(f"{name}.weight"), self.parameter(f"{name}.bias"))
+
+    def heads(self, x: torch.Tensor, name: str, heads: int | None = None) -> torch.Tensor:
+        return self.linear(x, name).unflatten(-1, (heads or self.config["heads"], -1)).transpose(1, 2)
+
+    def projected(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        queries = self["queries"]
+        fewer = self.config.get("key_value_heads", self.config["heads"])
+        q = self.heads(queries, "query")
+        k = self.heads(self.tensors.get("keys", queries), "key", fewer)
+        v = self.heads(self.tensors.get("values", queries), "value", fewer)
+        return q, *(it.repeat_interleave(self.config["heads"] // fewer, 1) for it in (k, v))
+
+    def seen(self) -> torch.Tensor:
+        """[batch, 1, queries, keys]: real keys, and when causal none that is later."""
+        seen = self.is_real[:, None, None, :].expand(-1, 1, self.length, -1)
+        return seen.tril() if self.role == "causal" else seen
+
+    def out(self, mixed: torch.Tensor) -> torch.Tensor:
+        return self.linear(mixed.transpose(1, 2).flatten(2), "output")
+
+
+def softmax(scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """Over the keys that are seen; zeros where none is."""
+    weights = scores.masked_fill(~seen, MINUS_INFINITY).softmax(-1)
+    return torch.where(seen, weights, 0.0)
+
+
+def scaled(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+def full(file: File):
+    q, k, v = file.projected()
+    scores = scaled(q, k)
+    if file.positions == {"kind": "alibi"}:
+        at = torch.arange(file.length)
+        scores = scores - file["slopes"][:, None, None] * (at[:, None] - at).abs()
+    weights = softmax(scores, file.seen())
+    return file.out(weights @ v), weights
+
+
+def argmax(file: File):
+    q, k, v = file.projected()
+    scores = scaled(q, k).masked_fill(~file.seen(), MINUS_INFINITY)
+    soft, best = scores.softmax(-1), F.one_hot(scores.argmax(-1), file.keys)
+    weights = best + soft - soft.detach()
+    return file.out(weights @ v), weights
+
+
+def scored(file: File):
+    queries, keys = file["queries"], file["keys"]
+    match file.config["score"]["kind"]:
+        case "additive":
+            hidden = file.linear(queries, "query")[:, :, None] + file.linear(keys, "key")[:, None]
+            scores = file.linear(hidden.tanh(), "score")[..., 0]
+        case "scaled_dot":
+            scores = scaled(queries, keys)
+        case "bilinear":
+            scores = queries @ file.parameter("bilinear") @ keys.mT
+    weights = softmax(scores[:, None], file.seen())
+    return weights[:, 0] @ file["values"], weights
+
+
+def linformer(file: File):
+    q, k, v = file.projected()
+    k, v = (torch.where(file.is_real[:, None, :, None], it, 0.0) for it in (k, v))
+    key_map = file.parameter("pattern.key_map")
+    value_map = file.parameter("pattern.value_map")
+    weights = scaled(q, key_map @ k).softmax(-1)
+    return file.out(weights @ ((key_map if value_map is None else value_map) @ v)), None
+
+
+def performer(file: File):
+    q, k, v = file.projected()
+    features = file.parameter("pattern.features")
+    root = q.shape[-1] ** 0.25
+    dash_q, dash_k = (it / root @ features.T for it in (q, k))
+    real = file.is_real[:, None, :, None]
+    largest_k = dash_k.masked_fill(~real, MINUS_INFINITY).amax((-2, -1), keepdim=True).detach()
+
+    def features_of(x, dash, stabilizer):
+        exponents = dash - (x * x).sum(-1, keepdim=True) / (2 * root**2) - stabilizer
+        return (exponents.exp() + file.epsilons["features"]) / math.sqrt(len(features))
+
+    phi_q = features_of(q, dash_q, dash_q.amax(-1, keepdim=True).detach())
+    phi_k = torch.where(real, features_of(k, dash_k, largest_k), 0.0)
+    products = (phi_q @ phi_k.mT) * file.seen()
+    below = products.sum(-1, keepdim=True)
+    if file.role == "causal":
+        below = below + file.epsilons["denominator"] * phi_q.sum(-1, keepdim=True)
+    return file.out(products / below @ v), None
+
+
+def linear(file: File):
+    q, k, v = file.projected()
+    products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * file.seen()
+    weights = products / products.sum(-1, keepdim=True)
+    return file.out(weights @ v), weights
+
+
+def longformer(file: File):
+    at = torch.arange(file.length)
+    reach = file.config["window"] // 2
+    is_global = file.tensors.get("globals", torch.zeros(file.batch, file.length)).bool()
+    near = ((at[:, None] - at).abs() <= reach)[None, None]
+    q, k, v = file.projected()
+    weights = softmax(scaled(q, k), (near | is_global[:, None, None]) & file.seen())
+    mixed = weights @ v
+    if "globals" in file.tensors:
+        q, k, v = (file.heads(file["queries"], f"global_{part}") for part in ("query", "key", "value"))
+        global_weights = softmax(scaled(q, k), file.seen())
+        choose = is_global[:, None, :, None]
+        mixed = torch.where(choose, global_weights @ v, mixed)
+        weights = torch.where(choose, global_weights, weights)
+    return file.out(mixed), weights
+
+
+def big_bird(file: File):
+    block, drawn = file.config["block"], file["random_blocks"]
+    heads, blocks = len(drawn), file.length // block
+    sees = torch.zeros(heads, blocks, blocks, dtype=torch.bool)
+    for i in range(blocks):
+        sees[:, i, [0, i, blocks - 1]] = True
+        sees[:, i, [max(i - 1, 0), min(i + 1, blocks - 1)]] = True
+    sees[:, [0, blocks - 1]] = True
+    for head in range(heads):
+        for i in range(1, blocks - 1):
+            sees[head, i, drawn[head, i - 1]] = True
+    q, k, v = file.projected()
+    seen = sees.repeat_interleave(block, 1).repeat_interleave(block, 2)[None] & file.seen()
+    weights = softmax(scaled(q, k), seen)
+    return file.out(weights @ v), weights
+
+
+def reformer(file: File):
+    """Counts, per round, how often each query sees each key; a key seen twice has its weight twice."""
+    config, length = file.config, file.length
+    x, v = file.heads(file["queries"], "query_key"), file.heads(file["queries"], "value")
+    keys = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() / math.sqrt(x.shape[-1])
+    scores = x @ keys.mT
+    counts = times_seen(file, x.detach())  # [rounds, batch, heads, queries, keys]
+    itself = torch.eye(length, dtype=torch.bool)
+    usable = counts * file.seen() * ~itself
+    alone = (usable.sum(-1, keepdim=True) == 0) & itself
+    scores = torch.where(alone, -1e5, scores)
+    scores = scores + torch.where(alone, counts, usable).to(scores.dtype).log()
+    z = scores.logsumexp(-1, keepdim=True)
+    mixed = ((scores - z).exp() @ v * z.softmax(0)).sum(0)
+    return file.out(mixed), None
+
+
+def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
+    config, length = file.config, file.length
+    if length <= config["chunk"]:
+        return torch.ones(1, *x.shape[:2], length, length)
+    hashed = torch.einsum("bhtd,hdrn->bhrtn", x, file["rotations"])
+    buckets = torch.cat([hashed, -hashed], -1).argmax(-1)
+    buckets = torch.where(file.is_real[:, None, None], buckets, config["buckets"])
+    order = buckets.sort(dim=-1, stable=True).indices  # [batch, heads, rounds, length], each round by itself
+    chunks = order.flatten(2).unflatten(2, (-1, config["chunk"]))
+    counts = torch.zeros(config["rounds"], *x.shape[:2], length, length)
+    total = chunks.shape[2]
+    for row in range(x.shape[0]):
+        for head in range(x.shape[1]):
+            for at in range(total):
+                for offset in range(-config["chunks_before"], config["chunks_after"] + 1):
+                    for query in chunks[row, head, at]:
+                        counts[at * config["rounds"] // total, row, head, query, chunks[row, head, (at + offset) % total]] += 1
+    return counts
+
+
+def transformer_xl(file: File):
+    x = file["queries"]
+    whole = torch.cat([file["memory"], x], 1) if "memory" in file.tensors else x
+    remembered, at = whole.shape[1] - file.length, torch.arange(whole.shape[1])
+    q, k, v = file.heads(x, "query"), file.heads(whole, "key"), file.heads(whole, "value")
+    p = file.heads(file["sinusoids"][None], "positions")
+    distances = at[remembered:, None] - at
+    content = (q + file.parameter("content_bias")[:, None]) @ k.mT
+    position = (q + file.parameter("position_bias")[:, None]) @ p.mT
+    position = position.gather(-1, distances.clamp(min=0).expand_as(content))
+    weights = softmax((content + position) / math.sqrt(q.shape[-1]), distances >= 0)
+    return file.out(weights @ v), weights
+
+
+def nadaraya_watson(file: File):
+    queries = file["queries"]
+    keys, values = file.tensors.get("keys", queries), file.tensors.get("values", queries)
+    log_width = file.parameter("log_width")
+    width = file.config["width"] if log_width is None else log_width.exp()
+    squares = ((queries[:, :, None] - keys[:, None]) ** 2).sum(-1)[:, None] / width**2
+    seen = file.seen()
+    if file.config.get("own") == "left_out":
+        seen = seen & ~torch.eye(file.length, dtype=torch.bool)
+    if file.config["kernel"] == "gaussian":
+        weights = softmax(-squares / 2, seen)
+    else:
+        kernels = {"boxcar": squares < 1, "epanechnikov": F.relu(1 - squares), "constant": squares >= 0}
+        weights = kernels[file.config["kernel"]] * seen.to(squares.dtype)
+        sums = weights.sum(-1, keepdim=True)
+        weights = weights / torch.where(sums == 0, 1.0, sums)
+    return weights[:, 0] @ values, weights
+
+
+RULES = [
+    full,
+    scored,
+    argmax,
+    linformer,
+    performer,
+    linear,
+    longformer,
+    big_bird,
+    reformer,
+    transformer_xl,
+    nadaraya_watson,
+]
+
+
+def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
+    """The largest of the output and the weights, and the largest of the gradients, relative to each tensor's largest."""
+    file = File(path, dtype)
+    rule = {rule.__name__: rule for rule in RULES}[file.config["kind"]]
+    output, weights = rule(file)
+    # A kernel of steps sends nothing back to queries and keys.
+    gradients = torch.autograd.grad(
+        (output * file["upstream"]).sum(), list(file.leaves.values()), allow_unused=True, materialize_grads=True
+    )
+    rows = file.tensors.get("rows_compared", torch.full((file.batch,), file.length))
+    compared = torch.arange(file.length) < rows[:, None]
+    forward = [relative(output[compared], file["output"][compared])]
+    if "weights" in file.tensors:
+        forward.append(relative(weights.transpose(1, 2)[compared], file["weights"].transpose(1, 2)[compared]))
+    backward = [relative(it, file[f"gradient.{name}"]) for name, it in zip(file.leaves, gradients, strict=True)]
+    return max(forward), max(backward)
+
+
+def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    assert found.shape == expected.shape, f"{tuple(found.shape)} instead of {tuple(expected.shape)}"
+    size = expected.abs().max().item()
+    # Zero in exact arithmetic: what rounding leaves is compared to numbers of size one.
+    return (found - expected).abs().max().item() / (size or 1.0)
+
+
+def main() -> None:
+    paths = [FOLDER / f"{name}.safetensors" for name in sys.argv[1:]] or sorted(FOLDER.glob("*.safetensors"))
+    wrong = []
+    for path in paths:
+        output, gradient = differences(path, torch.float64)
+        output_32, gradient_32 = differences(path, torch.float32)
+        print(f"{path.stem:<34}float64 {output:.1e} {gradient:.1e}   float32 {output_32:.1e} {gradient_32:.1e}")
+        if not (output < 2e-7 and gradient < 2e-7):
+            wrong.append(path.stem)
+    if wrong:
+        sys.exit(f"the rules do not give {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()

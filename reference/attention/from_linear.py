@@ -1,0 +1,40 @@
+"""Linear attention with the map elu + 1, from its definition, with the whole matrix of weights. Katharopoulos et al. 2020.
+
+weights_ij = phi(q_i).phi(k_j) / sum_j phi(q_i).phi(k_j), over the keys that i sees; no scaling, nothing added below the line.
+"""
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+
+from case import Case, Result, Tensors, draw, heads_of, linear, linears, merged, real
+
+BATCH, HEADS, WIDTH, LENGTH = 2, 4, 16, 11
+ALL = ("query", "key", "value", "output")
+
+
+def cases() -> Iterator[Case]:
+    yield case("linear_self", "bidirectional", None)
+    yield case("linear_self_padded", "bidirectional", [6, 11])
+    yield case("linear_causal", "causal", None)
+    yield case("linear_causal_padded", "causal", [11, 8])
+
+
+def case(name: str, role: str, lengths: list[int] | None) -> Case:
+    padding = None if lengths is None else torch.tensor(lengths)
+    seen = torch.ones(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
+    seen = seen.tril() if role == "causal" else seen
+    seen = seen if padding is None else seen & real(padding, LENGTH)[:, None, None, :]
+
+    def function(inputs: Tensors, parameters: Tensors) -> Result:
+        q, k, v = (heads_of(linear(inputs["queries"], parameters, part), HEADS) for part in ALL[:3])
+        products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * seen
+        weights = products / products.sum(-1, keepdim=True)
+        return Result(linear(merged(weights @ v), parameters, "output"), weights)
+
+    config = {"kind": "linear", "heads": HEADS, "map": "elu_plus_one", "bias": True, "output_bias": True}
+    source = f"formula in torch {torch.__version__.split('+')[0]}"
+    inputs = draw(name, {"queries": (BATCH, LENGTH, WIDTH)})
+    parameters = linears(name, {part: (WIDTH, WIDTH) for part in ALL}, ALL)
+    return Case(name, source, role, config, inputs, parameters, function, padding)

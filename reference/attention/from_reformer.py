@@ -1,0 +1,88 @@
+"""Reformer's attention among vectors that hash alike, from transformers. Kitaev et al. 2020.
+
+What LSHSelfAttention computes, in each row and head, for vectors x = query_key(inputs) of head width d:
+
+Hashing. In round r, h = x R_r with R_r = rotations[head, :, r, :], and the bucket is the argmax of [h, -h] (the first of
+equals). Padding goes into a bucket of its own behind all others. No gradient flows through it. The rotations are shared by
+the batch's rows.
+
+Sorting. Bucket numbers get r * buckets added (buckets + 1 with padding), so that the rounds stand one behind the other, and
+all rounds * length entries are sorted by bucket, stably: within a bucket by position. They are cut into chunks of `chunk`
+entries. Buckets do not end chunks and play no role from here on: a query sees keys of other buckets in its chunks too.
+
+Seeing. A query sees the keys of its own chunk, of `chunks_before` chunks before it and `chunks_after` behind it. The ring of
+chunks is closed over all rounds: the first chunk of round r looks back into the last chunk of round r - 1, and that of
+round 0 into the last chunk of the last round. Hence a position may stand among a query's keys twice; it then counts twice.
+
+Scores. q = x. k = x / sqrt(mean(x^2) + 1e-6) / sqrt(d), with gradient: keys have (almost) norm 1, scores no other scale.
+Keys of padding and, when causal, of later positions score -1e9. After that, keys of the query's own position score -1e5,
+wherever they stand: a query sees itself only if it sees nothing else in that round. Scores that were replaced get no gradient.
+
+Merging. Per round, out_r is the softmax's mixture of values and z_r the logsumexp of the scores, the replaced ones among
+them. The result is sum_r exp(z_r - logsumexp_r z_r) out_r, with gradient through z: a round in which a query saw only
+itself weighs nothing unless all rounds are so.
+
+If the length is at most `chunk`, nothing is hashed: one softmax over all keys, with the same keys, masks and scores. The
+length must otherwise be a multiple of `chunk`. The output's projection is ReformerSelfOutput's, without bias.
+"""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import torch
+import transformers
+from torch.func import functional_call
+from transformers import ReformerConfig
+from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+
+from case import Case, Result, Tensors, draw, generator, heads_of, linear, linears, real
+
+BATCH, HEADS, HEAD_WIDTH, WIDTH = 2, 2, 6, 16
+SOURCE = f"transformers {transformers.__version__} LSHSelfAttention"
+
+
+def cases() -> Iterator[Case]:
+    yield case("reformer_self", "bidirectional", 24, 1, 4, 1)
+    yield case("reformer_self_before_only", "bidirectional", 24, 2, 4, 0)
+    yield case("reformer_self_padded", "bidirectional", 24, 2, 4, 1, [24, 14])
+    yield case("reformer_causal", "causal", 24, 1, 4, 0)
+    yield case("reformer_causal_rounds", "causal", 32, 3, 8, 0)
+    yield case("reformer_causal_padded", "causal", 20, 2, 4, 0, [11, 20])
+    yield case("reformer_causal_one_chunk", "causal", 8, 2, 8, 0)
+
+
+def case(name: str, role: str, length: int, rounds: int, chunk: int, after: int, lengths: list[int] | None = None) -> Case:
+    buckets = 6
+    inner = HEADS * HEAD_WIDTH
+    parameters = linears(name, {"query_key": (inner, WIDTH), "value": (inner, WIDTH), "output": (WIDTH, inner)})
+    rotations = torch.randn((HEADS, HEAD_WIDTH, rounds, buckets // 2), generator=generator(f"{name} rotations"))
+    padding = None if lengths is None else torch.tensor(lengths)
+
+    def function(inputs: Tensors, parameters: Tensors) -> Result:
+        settings = ReformerConfig(
+            hidden_size=WIDTH, num_attention_heads=HEADS, attention_head_size=HEAD_WIDTH, is_decoder=role == "causal",
+            num_buckets=buckets, num_hashes=rounds, lsh_attn_chunk_length=chunk, lsh_num_chunks_before=1,
+            lsh_num_chunks_after=after, lsh_attention_probs_dropout_prob=0.0,
+        )  # fmt: skip
+        module = LSHSelfAttention(settings).double()
+        state = {f"{part}.weight": parameters[f"{part}.weight"] for part in ("query_key", "value")}
+        mask = None if padding is None else real(padding, length).double()
+        check_margins(name, linear(inputs["queries"], parameters, "query_key"), rotations)
+        with patch.object(torch, "randn", lambda *_, **__: rotations.double()):
+            mixed = functional_call(module, state, (inputs["queries"],), {"attention_mask": mask}).hidden_states
+        return Result(linear(mixed, parameters, "output"))
+
+    config = {
+        "kind": "reformer", "heads": HEADS, "head_width": HEAD_WIDTH, "buckets": buckets, "rounds": rounds,
+        "chunk": chunk, "chunks_before": 1, "chunks_after": after, "bias": False, "output_bias": False,
+    }  # fmt: skip
+    inputs = draw(name, {"queries": (BATCH, length, WIDTH)})
+    return Case(name, SOURCE, role, config, inputs, parameters, function, padding, {"rotations": rotations})
+
+
+def check_margins(name: str, vectors: torch.Tensor, rotations: torch.Tensor) -> None:
+    """Float32 must find the same buckets as float64 did."""
+    hashed = torch.einsum("bmtd,mdhr->bmhtr", heads_of(vectors.detach(), HEADS), rotations.double())
+    best = torch.cat([hashed, -hashed], -1).topk(2).values
+    margin = (best[..., 0] - best[..., 1]).min()
+    assert margin > 1e-4, f"{name}: a vector is within {margin:.1e} of another bucket; draw again"

@@ -236,6 +236,14 @@ impl NadarayaWatson {
         }
     }
 
+    /// The distance that counts as one, as it is now.
+    pub fn width(&self) -> f64 {
+        match &self.log_width {
+            Some(log_width) => f64::from(log_width.val().into_scalar::<f32>()).exp(),
+            None => self.width,
+        }
+    }
+
     /// The squares of distances over width, `[batch, 1, queries, keys]`.
     fn squares(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         let [batch, _, queries, width] = query.dims();

@@ -43,7 +43,13 @@ pub struct Found {
     pub by_position: Vec<Lookup>,
 }
 
-/// Looks up, and draws the weights of the longest queries.
+/// A lookup, and the weights of each of its queries.
+struct Looked {
+    lookup: Lookup,
+    rows: Vec<Vec<f32>>,
+}
+
+/// Looks up, and draws all weights.
 pub fn run(path: &Path) -> Result<Found, Box<dyn Error>> {
     let device = device("cpu")?;
     // Rows of the Hadamard matrix, over the root of their number, are at right angles and of length one.
@@ -69,17 +75,19 @@ pub fn run(path: &Path) -> Result<Found, Box<dyn Error>> {
         by_position: Vec::new(),
     };
     let mut drawn = Vec::new();
-    for (name, lookups, list) in [
-        ("by content", contents, &mut found.by_content),
-        ("the one before", places, &mut found.by_position),
+    for (name, first_query, looked, list) in [
+        ("by content", 0, contents, &mut found.by_content),
+        ("the one before", 1, places, &mut found.by_position),
     ] {
-        let mut last = Vec::new();
-        for looked in lookups {
-            let (lookup, weights) = looked?;
+        for looked in looked {
+            let Looked { lookup, rows } = looked?;
             list.push(lookup);
-            last = weights;
+            drawn.push(Matrix {
+                name,
+                first_query,
+                rows,
+            });
         }
-        drawn.push(Matrix { name, rows: last });
     }
     heatmap::draw(path, &drawn)?;
     Ok(found)
@@ -95,7 +103,7 @@ fn lookup(
     keys: Tensor<3>,
     wanted: &[usize],
     scale: f64,
-) -> Result<(Lookup, Vec<Vec<f32>>), Box<dyn Error>> {
+) -> Result<Looked, Box<dyn Error>> {
     let [_, count, width] = keys.dims();
     let device = keys.device();
     let config: AttentionConfig =
@@ -141,7 +149,7 @@ fn lookup(
         least_weight: given.fold(1.0, f32::min),
         error: errors.fold(0.0, f32::max),
     };
-    Ok((lookup, rows))
+    Ok(Looked { lookup, rows })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -165,6 +173,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{name:14}   {scale:5}   {least_weight:29.6}   {error:.6}");
         }
     }
-    println!("{path} has the weights at the largest scales");
+    println!("{path} has the weights at each scale");
     Ok(())
 }

@@ -45,9 +45,11 @@ pub fn draw(path: &Path, axes: [&str; 2], series: &[Series]) -> Result<(), Box<d
         let room = 0.03 * (most - least).max(1e-9);
         least - room..most + room
     };
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
+    let root = SVGBackend::new(path, (900, 480)).into_drawing_area();
     root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
+    // The names stand beside the curves, where they hide none.
+    let (chart, names) = root.split_horizontally(700);
+    let mut chart = ChartBuilder::on(&chart)
         .margin(16)
         .x_label_area_size(36)
         .y_label_area_size(52)
@@ -58,25 +60,23 @@ pub fn draw(path: &Path, axes: [&str; 2], series: &[Series]) -> Result<(), Box<d
         .y_desc(axes[1])
         .light_line_style(WHITE)
         .draw()?;
-    for (series, colour) in series.iter().zip(COLOURS.into_iter().cycle()) {
-        let drawn = match series.mark {
-            Mark::Line => chart.draw_series(LineSeries::new(
-                series.points.iter().copied(),
-                colour.stroke_width(2),
-            ))?,
-            Mark::Points => chart.draw_series(
-                (series.points.iter()).map(|point| Circle::new(*point, 3, colour.filled())),
-            )?,
-        };
-        drawn
-            .label(series.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+    for (i, (series, colour)) in series.iter().zip(COLOURS.into_iter().cycle()).enumerate() {
+        let points = series.points.iter().copied();
+        let y = 30 + 22 * i as i32;
+        match series.mark {
+            Mark::Line => {
+                chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+                let line = [(0, y), (18, y)];
+                names.draw(&PathElement::new(line, colour.stroke_width(2)))?;
+            }
+            Mark::Points => {
+                chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
+                names.draw(&Circle::new((9, y), 3, colour.filled()))?;
+            }
+        }
+        let font = ("sans-serif", 14).into_font();
+        names.draw(&Text::new(series.name, (26, y - 6), font))?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE)
-        .border_style(BLACK)
-        .draw()?;
     root.present()?;
     Ok(())
 }

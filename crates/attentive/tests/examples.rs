@@ -1,5 +1,8 @@
 //! The programs of `examples/` that show something: what they show is true, and they draw it.
 
+// Programs share the code that draws, and each has it as a module of its own.
+#![allow(clippy::duplicate_mod)]
+
 #[expect(dead_code, reason = "a program's own main")]
 #[path = "../../../examples/content_and_position.rs"]
 mod content_and_position;

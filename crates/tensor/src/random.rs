@@ -11,6 +11,8 @@ pub enum Purpose {
     Weights,
     /// What a pass drops.
     Dropout,
+    /// Numbers of a model that are drawn once and never trained.
+    Frozen,
 }
 
 /// Hands out one generator per site of a pass, in the order in which the sites ask.

@@ -16,6 +16,7 @@ mod multi_head;
 mod nadaraya_watson;
 mod pattern;
 mod place;
+mod reformer;
 mod scored;
 mod settings;
 mod sliding_window;
@@ -37,6 +38,7 @@ pub use nadaraya_watson::{
 };
 pub use pattern::{Call, Context, Pattern, Projected};
 pub use place::{Place, RelativePositions, Role, Widths};
+pub use reformer::{Reformer, ReformerConfig};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
@@ -86,6 +88,8 @@ kinds! {
     NadarayaWatson(NadarayaWatsonConfig),
     /// A segment and a memory of earlier ones, by content and distance.
     TransformerXl(TransformerXlConfig),
+    /// Vectors that hash alike.
+    Reformer(ReformerConfig),
 }
 
 impl AttentionConfig {
@@ -231,6 +235,8 @@ pub enum Attention {
     NadarayaWatson(NadarayaWatson),
     /// A segment and a memory of earlier ones.
     TransformerXl(TransformerXl),
+    /// Vectors that hash alike.
+    Reformer(Reformer),
 }
 
 impl Attention {
@@ -254,6 +260,7 @@ impl Attention {
             Self::Scored(attention) => attention.forward(input, pass),
             Self::NadarayaWatson(attention) => attention.forward(input, pass),
             Self::TransformerXl(attention) => attention.forward(input, pass),
+            Self::Reformer(attention) => attention.forward(input, pass),
         }
     }
 }

@@ -10,7 +10,6 @@ pub enum Gradient {
     StraightThrough,
 }
 
-#[allow(dead_code)] // until the last kinds are in
 /// How a later token may be changed without the earlier ones noticing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
@@ -61,4 +60,15 @@ pub const EXAMPLES: &[Example] = &[
     example("epanechnikov kernel", r#"{ "kind": "nadaraya_watson", "kernel": "epanechnikov", "width": 8.0, "learn_width": "learned" }"#),
     example("constant kernel", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
+    example("transformer-xl, biases", r#"{ "kind": "transformer_xl", "heads": 2, "head_width": 5, "memory": 11, "bias": true }"#),
+    // The seeds are such that no vector comes into another bucket when finite differences move it.
+    Example {
+        later: Later::Scaled,
+        ..example("reformer", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 4, "seed": 2 }"#)
+    },
+    Example {
+        later: Later::Scaled,
+        ..example("reformer, both sides", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 1, "chunk": 3, "chunks_after": 1, "seed": 2 }"#)
+    },
+    example("reformer, one chunk", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 24, "bias": true }"#),
 ];

@@ -6,4 +6,7 @@
 mod checks;
 mod examples;
 mod golden;
+mod reformer;
+mod refused;
 mod setting;
+mod transformer_xl;

@@ -146,13 +146,18 @@ impl Setting {
 
     /// The weights, if the kind has them.
     pub fn weights(&self, x: Tensor<3>) -> Option<Tensor<4>> {
+        self.observed(x).weights
+    }
+
+    /// Output and weights, when somebody looks at the weights.
+    pub fn observed(&self, x: Tensor<3>) -> AttentionOutput {
         let memory = self.memory(&x.device());
         let mut asker = Asker;
         let mut pass = Pass {
             observer: Some(&mut asker),
             ..Pass::default()
         };
-        self.run(x, memory, &mut pass).weights
+        self.run(x, memory, &mut pass)
     }
 }
 

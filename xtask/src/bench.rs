@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::{cargo, performance, python, root};
+use crate::{cargo, performance, python, root, scaling};
 
 /// Every work item.
 const WORK: &[&str] = &[
@@ -40,6 +40,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         json_path,
     } = parse(arguments)?;
     cargo(&["build", "--release", "--workspace"])?;
+    if work == ["scaling"] {
+        return scaling::run(rounds);
+    }
     let peer = python().map(|python| (python, root().join("reference/torch_peer.py")));
     if let Err(error) = &peer {
         println!("without PyTorch, because {error:#}; measuring us alone");
@@ -108,12 +111,15 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
                     })?;
             }
             "--json" => parsed.json_path = Some(rest.next().context("--json needs a file")?.into()),
-            name if WORK.contains(&name) => parsed.work.push(name.to_owned()),
+            name if WORK.contains(&name) || name == "scaling" => parsed.work.push(name.to_owned()),
             name => bail!(
-                "there is no work item `{name}`; the items are {}",
+                "there is no work item `{name}`; the items are {}, scaling",
                 WORK.join(", ")
             ),
         }
+    }
+    if parsed.work.len() > 1 && parsed.work.iter().any(|name| name == "scaling") {
+        bail!("scaling is measured alone; leave the other work items out");
     }
     if parsed.work.is_empty() {
         parsed.work = WORK.iter().map(|it| (*it).to_owned()).collect();
@@ -122,14 +128,14 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
 }
 
 /// Our side, on as many threads as the peer's script takes.
-fn ours(work: &str) -> Command {
+pub fn ours(work: &str) -> Command {
     let mut command = Command::new(root().join("target/release/bench"));
     command.arg(work).env("ATTENTIVE_THREADS", "2");
     command
 }
 
 /// The lines of JSON that a process prints.
-fn lines(command: &mut Command) -> Result<Vec<Value>> {
+pub fn lines(command: &mut Command) -> Result<Vec<Value>> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!(

@@ -2,7 +2,9 @@
 //! fixtures.
 
 mod bench;
+mod compare;
 mod performance;
+mod scaling;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -14,6 +16,9 @@ usage: cargo xtask TASK
   check     formatting, clippy, all tests, documentation, and that the crates' arrows are those of ARCHITECTURE.md
   bench     [WORK…] [--rounds N] [--json FILE]: us and PyTorch interleaved (same venv), with the machine's limits, and
             our kernels beside their naive twins; a run of everything is written to docs/performance.md
+            `bench scaling` measures every attention against the length instead, into docs/attention.md
+  compare   [NAME…]: trains one small recipe once per attention, positions, norm placement and feed-forward layer, and
+            writes the held-out losses to docs/attention.md
   goldens   remake fixtures/ with PyTorch and transformers (makes reference/.venv from PyPI; needs python3)";
 
 fn main() -> ExitCode {
@@ -22,6 +27,7 @@ fn main() -> ExitCode {
     let done = match task {
         "bench" => bench::run(&arguments[1..]),
         "check" => check(),
+        "compare" => compare::run(&arguments[1..]),
         "goldens" => goldens(),
         _ => {
             eprintln!("{USAGE}");

@@ -8,25 +8,34 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
-const START: &str = "<!-- measured by `cargo xtask bench`: from here -->";
-const END: &str = "<!-- measured by `cargo xtask bench`: to here -->";
-
 /// Replaces the measured part by these tables.
 pub fn write(tables: &str, python: &Path) -> Result<()> {
     let path = root().join("docs").join("performance.md");
-    let name = path.display().to_string();
-    let page = std::fs::read_to_string(&path).with_context(|| name.clone())?;
+    let text = format!("{}\n\n{tables}", circumstances(python));
+    replace_between(&path, "measured by `cargo xtask bench`", &text)
+}
+
+/// Replaces what a page has between the two comments of this name.
+pub fn replace_between(path: &Path, name: &str, text: &str) -> Result<()> {
+    let start = format!("<!-- {name}: from here -->");
+    let end = format!("<!-- {name}: to here -->");
+    let file = path.display().to_string();
+    let page = std::fs::read_to_string(path).with_context(|| file.clone())?;
     let (before, rest) = page
-        .split_once(START)
-        .with_context(|| format!("{name}: the line {START} is missing"))?;
+        .split_once(&start)
+        .with_context(|| format!("{file}: the line {start} is missing"))?;
     let (_, after) = rest
-        .split_once(END)
-        .with_context(|| format!("{name}: the line {END} is missing"))?;
-    let circumstances = circumstances(python);
-    let page = format!("{before}{START}\n\n{circumstances}\n\n{tables}\n{END}{after}");
-    std::fs::write(&path, page).with_context(|| name.clone())?;
-    println!("\nwritten to {name}");
+        .split_once(&end)
+        .with_context(|| format!("{file}: the line {end} is missing"))?;
+    let page = format!("{before}{start}\n\n{}\n\n{end}{after}", text.trim());
+    std::fs::write(path, page).with_context(|| file.clone())?;
+    println!("\nwritten to {file}");
     Ok(())
+}
+
+/// The day, and the machine.
+pub fn machine_and_day() -> String {
+    format!("{} on {}", today(), machine())
 }
 
 fn circumstances(python: &Path) -> String {

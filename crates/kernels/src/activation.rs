@@ -99,7 +99,7 @@ fn tanh_argument<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 ///
 /// `1 / (1 + e^-x)` is `e^x / (1 + e^x)`, so that the exponential of minus the size serves both signs.
 #[inline(always)]
-fn sigmoids<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
+pub(crate) fn sigmoids<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
     let one = simd.splat_f32s(1.0);
     let small = decay(simd, simd.neg_f32s(simd.abs_f32s(x)));
     let inverse = simd.div_f32s(one, simd.add_f32s(one, small));

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{self, SpecialTokens, model_tensors, write_tensors};
-use attentive_model::{LanguageModel, ModelConfig, parameters};
+use attentive_model::{
+    LanguageModel, ModelConfig, PositionsConfig, RotaryConfig, RotaryScaling, parameters,
+};
 use burn::tensor::{Device, TensorData};
 
 fn fixture(name: &str) -> PathBuf {
@@ -96,6 +98,76 @@ fn dropout_is_no_reason_to_leave_the_hugging_face_formats() {
         &LanguageModel::new(&llama, 0, &Device::flex()).unwrap(),
         "llama",
     );
+}
+
+/// What transformers write of scaled rotary positions, in the style of version 5 and in the older one.
+#[test]
+fn scaled_rotary_positions_are_read_and_written() {
+    use serde_json::json;
+    for (theirs, ours) in [
+        (
+            json!({ "rope_type": "linear", "factor": 4.0 }),
+            json!({ "kind": "linear", "factor": 4.0 }),
+        ),
+        (
+            json!({ "rope_type": "dynamic", "factor": 2.0 }),
+            json!({ "kind": "ntk", "factor": 2.0, "original_length": 64 }),
+        ),
+        (
+            json!({ "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32,
+                "low_freq_factor": 1.5, "high_freq_factor": 3.0 }),
+            json!({ "kind": "llama3", "factor": 8.0, "original_length": 32,
+                "low_frequency_factor": 1.5, "high_frequency_factor": 3.0 }),
+        ),
+        (
+            json!({ "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 16.0,
+                "attention_factor": 1.25, "truncate": false }),
+            json!({ "kind": "yarn", "factor": 4.0, "original_length": 16, "beta_fast": 16.0,
+                "attention_factor": 1.25, "truncate": false }),
+        ),
+        (
+            json!({ "rope_type": "yarn", "original_max_position_embeddings": 16, "mscale": 0.5, "mscale_all_dim": 1.0 }),
+            json!({ "kind": "yarn", "factor": 4.0, "original_length": 16,
+                "attention_factor": (0.05 * 4f64.ln() + 1.0) / (0.1 * 4f64.ln() + 1.0) }),
+        ),
+    ] {
+        let ours: RotaryScaling = serde_json::from_value(ours).unwrap();
+        let old_style = |words: &mut serde_json::Value| {
+            words["rope_parameters"] = serde_json::Value::Null;
+            words["rope_theta"] = json!(500.0);
+            words["rope_scaling"] = theirs.clone();
+        };
+        let new_style = |words: &mut serde_json::Value| {
+            words["rope_parameters"] = theirs.clone();
+            words["rope_parameters"]["rope_theta"] = json!(500.0);
+        };
+        let read = |change: &dyn Fn(&mut serde_json::Value)| {
+            let folder = copy_of("llama");
+            change_config(folder.path(), change);
+            checkpoint::load(folder.path(), &Device::flex()).unwrap().0
+        };
+        for model in [read(&old_style), read(&new_style)] {
+            let PositionsConfig::Rotary(rotary) = &model.config().positions else {
+                panic!("Llama's positions are rotary");
+            };
+            assert_eq!(
+                (rotary.theta, rotary.scaling.as_ref()),
+                (500.0, Some(&ours))
+            );
+            check_round_trip(&model, "llama");
+        }
+    }
+    // A base that grows from another length than the model's has no words there.
+    let mut config = checkpoint::describe(&fixture("llama")).unwrap().config;
+    config.positions = PositionsConfig::Rotary(RotaryConfig {
+        theta: 500.0,
+        scaling: Some(RotaryScaling::Ntk {
+            factor: 2.0,
+            original_length: 32,
+        }),
+    });
+    let model = LanguageModel::new(&config, 0, &Device::flex()).unwrap();
+    check_round_trip(&model, "attentive");
 }
 
 #[test]
@@ -217,6 +289,13 @@ fn broken_folders_are_told_in_a_sentence() {
         std::fs::copy(llama, folder.join("config.json")).unwrap();
         change_config(folder, |words| {
             words["rope_scaling"] = serde_json::json!({ "factor": 8.0 });
+        });
+    });
+    check("angles scaled in an unknown way", &|folder| {
+        let llama = fixture("llama").join("config.json");
+        std::fs::copy(llama, folder.join("config.json")).unwrap();
+        change_config(folder, |words| {
+            words["rope_parameters"]["rope_type"] = "longrope".into();
         });
     });
     check("no id", &|folder| {

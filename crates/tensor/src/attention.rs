@@ -183,6 +183,11 @@ pub fn merge_attended(parts: Vec<Attended>) -> Attended {
 /// When the shapes do not fit each other or the mask.
 pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> Tensor<4> {
     scores.check("attention_weights", &query, &key);
+    let [_, heads, _, head_width] = query.dims();
+    if fused::has_kernels(&query) && heads > 0 && head_width > 0 {
+        let options = options(scores, 0.0, None);
+        return fused::weigh(query, key, scores.bias.clone(), options);
+    }
     softmax(scores.composed(query, key))
 }
 

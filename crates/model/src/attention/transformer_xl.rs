@@ -167,7 +167,8 @@ impl TransformerXl {
         let positions = self.split(self.positions.forward(encodings));
         let positions = positions.squeeze_dim::<3>(0).swap_dims(1, 2);
         let query = query + per_head(&self.position_bias) * scale;
-        // All sequences meet the same distances, so they stand below each other in one product per head.
+        // All sequences meet the same distances, so they stand below each other in one product per head. (Broadcast to no
+        // sequences at all, Flex reads beyond its operands.)
         let [batch, heads, queries, head_width] = query.dims();
         let rows: Tensor<3> =
             query

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Format;
+use super::rope::{RopeWords, scaling_words};
 use super::table::{Operation::Same, Row, Table};
 use super::words::{activation, activation_name, head};
 use crate::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, GatedConfig, HeadConfig,
-    ModelConfig, NormConfig, NormPlacement, PositionsConfig, RotaryConfig,
+    ModelConfig, NormConfig, NormPlacement, PositionsConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -107,6 +108,12 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
     let norm = NormConfig::Rms {
         epsilon: words.rms_norm_eps,
     };
+    let rope = RopeWords {
+        rope_theta: words.rope_theta,
+        rope_scaling: &words.rope_scaling,
+        rope_parameters: &words.rope_parameters,
+        max_position_embeddings: words.max_position_embeddings,
+    };
     Ok(ModelConfig {
         vocabulary: words.vocab_size,
         length: words.max_position_embeddings,
@@ -114,10 +121,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
         embedding_dropout: 0.0,
         initial_deviation: words.initializer_range,
         head: head(words.tie_word_embeddings),
-        positions: PositionsConfig::Rotary(RotaryConfig {
-            theta: theta(&words)?,
-            scaling: None,
-        }),
+        positions: PositionsConfig::Rotary(rope.read()?),
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {
             repeat: words.num_hidden_layers,
@@ -141,28 +145,6 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
     })
 }
 
-/// The base of the wavelengths, from either style; scaled angles are refused.
-fn theta(words: &Words) -> Result<f64, String> {
-    for (name, style) in [
-        ("rope_scaling", &words.rope_scaling),
-        ("rope_parameters", &words.rope_parameters),
-    ] {
-        let kind = style["rope_type"].as_str().or(style["type"].as_str());
-        if let Some(kind) = kind.filter(|kind| *kind != "default") {
-            return Err(format!(
-                "{name} of type \"{kind}\" is not supported; supported is default"
-            ));
-        }
-        if kind.is_none() && !style["factor"].is_null() {
-            return Err(format!(
-                "{name} has a factor and no rope_type; supported is the type default, which has no factor"
-            ));
-        }
-    }
-    let new_style = words.rope_parameters["rope_theta"].as_f64();
-    Ok(new_style.or(words.rope_theta).unwrap_or(10_000.0))
-}
-
 fn write(config: &ModelConfig) -> Option<Value> {
     let [block] = config.blocks.as_slice() else {
         return None;
@@ -176,6 +158,9 @@ fn write(config: &ModelConfig) -> Option<Value> {
         return None;
     };
     let heads = attention.shared();
+    let scaling = scaling_words(rotary);
+    let mut parameters = scaling.clone();
+    parameters["rope_theta"] = json!(rotary.theta);
     let words = Words {
         vocab_size: config.vocabulary,
         max_position_embeddings: config.length,
@@ -193,8 +178,9 @@ fn write(config: &ModelConfig) -> Option<Value> {
         initializer_range: config.initial_deviation,
         tie_word_embeddings: config.head == HeadConfig::Tied,
         rope_theta: Some(rotary.theta),
-        rope_scaling: Value::Null,
-        rope_parameters: json!({ "rope_theta": rotary.theta, "rope_type": "default" }),
+        // Older versions of transformers read nothing else, and would leave the scaling out.
+        rope_scaling: rotary.scaling.as_ref().map_or(Value::Null, |_| scaling),
+        rope_parameters: parameters,
     };
     serde_json::to_value(words).ok()
 }

@@ -10,6 +10,7 @@ mod gpt2;
 mod json;
 mod llama;
 mod replace_file;
+mod rope;
 mod table;
 mod tensor_file;
 mod words;

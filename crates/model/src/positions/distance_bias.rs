@@ -11,6 +11,7 @@ pub struct DistanceBias {
     device: Device,
 }
 
+#[allow(clippy::large_enum_variant)] // One per pass.
 #[derive(Clone, Debug)]
 enum Source {
     /// ALiBi: a slope per head.
@@ -62,7 +63,7 @@ impl DistanceBias {
     /// ```
     pub fn distances(&self, queries: usize, keys: usize) -> Tensor<2> {
         let entries = (queries + keys).saturating_sub(1);
-        // How far the key stands behind the query; what is ahead of it is below zero.
+        // How far the key stands ahead of the query; below zero where it is behind.
         let ahead = |entry: usize| entry as i64 + 1 - keys as i64;
         match &self.source {
             // Keys ahead, which only bidirectional attention sees, are as far as those behind.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::golden::{Case, Golden};
 use attentive_model::{
-    FeedForward, FeedForwardConfig, Initializer, Mask, ModelConfig, Pass, Purpose, Randomness,
+    FeedForward, FeedForwardConfig, Initializer, ModelConfig, Pass, Purpose, Randomness,
     parameters, replace_parameters,
 };
 use burn::module::{Module, ModuleVisitor, Param};

@@ -6,7 +6,7 @@ use attentive_model::{
     DistanceBias, Extras, Input, LanguageModel, Mask, ModelConfig, RotaryConfig, T5BucketsConfig,
     alibi_slopes,
 };
-use attentive_tensor::{Scores, attention_weights, rotary};
+use attentive_tensor::{ScoreBias, Scores, attention_weights, rotary};
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 #[test]
@@ -110,7 +110,9 @@ fn alibi_lowers_scores_by_the_distance() {
     let draw = |length| Tensor::<4>::random([1, 2, length, 4], Distribution::Default, &device);
     let (query, key) = (draw(3), draw(5));
     let scores = Scores {
-        bias: Some(DistanceBias::alibi(2, &device).pairs(3, 5)),
+        bias: Some(ScoreBias::Pairs(
+            DistanceBias::alibi(2, &device).pairs(3, 5),
+        )),
         ..Scores::new(Mask::causal(), 0.5)
     };
     let weights = numbers(attention_weights(query.clone(), key.clone(), &scores));

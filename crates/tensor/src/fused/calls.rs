@@ -1,7 +1,7 @@
 //! Tensors of the high-level functions on their way to the operations and back.
 
 use super::*;
-use crate::{Attended, LinearMap, ScoreBias};
+use crate::{Attended, LinearAttended, LinearMap, LinearState, ScoreBias};
 
 /// What stands for a tensor that is not there.
 fn absent<const D: usize>(device: &Device) -> Tensor<D> {
@@ -154,6 +154,22 @@ pub(crate) fn attend_with_log_sums(
     }
 }
 
+/// The weights of attention, before dropout.
+pub(crate) fn weigh(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    bias: Option<ScoreBias>,
+    options: AttentionOptions,
+) -> Tensor<4> {
+    let bias = score_bias(bias, &query.device());
+    Tensor::from_dispatch(Dispatch::fused_attention_weights(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        bias,
+        options,
+    ))
+}
+
 /// A bias on scores, whose number of axes says what it is of.
 fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch> {
     match bias {
@@ -162,6 +178,54 @@ fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch>
         Some(ScoreBias::Keys(bias)) => bias.into_dispatch(),
         Some(ScoreBias::Distances(bias)) => bias.into_dispatch(),
     }
+}
+
+/// Linear attention of features, and the state after it.
+pub(crate) fn attend_linearly(
+    query: Tensor<4>,
+    key: Tensor<4>,
+    value: Tensor<4>,
+    state: Option<LinearState>,
+    options: LinearOptions,
+) -> LinearAttended {
+    let device = query.device();
+    let (sums, totals) = match state {
+        Some(LinearState { sums, totals }) => (sums, totals),
+        None => (absent(&device), absent(&device)),
+    };
+    let (context, sums, totals) = Dispatch::fused_linear_attention(
+        query.into_dispatch(),
+        key.into_dispatch(),
+        value.into_dispatch(),
+        sums.into_dispatch(),
+        totals.into_dispatch(),
+        options,
+    );
+    LinearAttended {
+        context: Tensor::from_dispatch(context),
+        state: LinearState {
+            sums: Tensor::from_dispatch(sums),
+            totals: Tensor::from_dispatch(totals),
+        },
+    }
+}
+
+/// A positive map of each number.
+pub(crate) fn map_features(x: Tensor<4>, map: FeatureMap) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::fused_feature_map(x.into_dispatch(), map))
+}
+
+/// Random features of rows.
+pub(crate) fn random_features(
+    x: Tensor<4>,
+    projection: Tensor<2>,
+    stabilizer: Stabilizer,
+) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::fused_random_features(
+        x.into_dispatch(),
+        projection.into_dispatch(),
+        stabilizer,
+    ))
 }
 
 /// Mean cross-entropy of rows.

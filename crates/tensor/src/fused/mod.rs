@@ -9,13 +9,16 @@
 mod activation;
 mod add;
 mod attention;
+mod attention_weights;
 mod buffers;
 mod calls;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod features;
 mod feed_forward;
 mod linear;
+mod linear_attention;
 mod norm;
 mod outputs;
 mod rotary;
@@ -34,8 +37,9 @@ use burn::tensor::{DType, Device, Int, Shape, Tensor, TensorData};
 pub(crate) use attention::AttentionOptions;
 pub(crate) use buffers::{buffer, keep, recycle};
 pub(crate) use calls::*;
+pub(crate) use linear_attention::LinearOptions;
 
-use crate::{Activation, NormKind};
+use crate::{Activation, FeatureMap, NormKind, Stabilizer};
 
 /// The operations that have a kernel.
 #[backend_extension(Autodiff, Flex)]
@@ -115,6 +119,34 @@ pub(crate) trait FusedOps: Backend {
         bias: FloatTensor<Self>,
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// The weights of attention, before dropout.
+    fn fused_attention_weights(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self>;
+
+    /// Linear attention of features from a starting state: the context, and the sums and totals of the state after it.
+    fn fused_linear_attention(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        sums: FloatTensor<Self>,
+        totals: FloatTensor<Self>,
+        options: LinearOptions,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// A positive map of each number.
+    fn fused_feature_map(x: FloatTensor<Self>, map: FeatureMap) -> FloatTensor<Self>;
+
+    /// Random features of rows.
+    fn fused_random_features(
+        x: FloatTensor<Self>,
+        projection: FloatTensor<Self>,
+        stabilizer: Stabilizer,
+    ) -> FloatTensor<Self>;
 
     /// Mean cross-entropy of rows.
     fn fused_cross_entropy(
@@ -255,6 +287,49 @@ impl FusedOps for Flex {
         attended.into_tensors()
     }
 
+    fn fused_attention_weights(
+        query: FlexTensor,
+        key: FlexTensor,
+        bias: FlexTensor,
+        options: AttentionOptions,
+    ) -> FlexTensor {
+        let weights = attention_weights::forward(&query, &key, &bias, &options);
+        recycle([query, key]);
+        weights
+    }
+
+    fn fused_linear_attention(
+        query: FlexTensor,
+        key: FlexTensor,
+        value: FlexTensor,
+        sums: FlexTensor,
+        totals: FlexTensor,
+        options: LinearOptions,
+    ) -> (FlexTensor, FlexTensor, FlexTensor) {
+        let start = linear_attention::Start::new(&sums, &totals);
+        let operands = [query, key, value];
+        let passed = linear_attention::forward(&operands, &start, &options);
+        recycle(operands);
+        keep(passed.denominators);
+        (passed.context, passed.sums, passed.totals)
+    }
+
+    fn fused_feature_map(x: FlexTensor, map: FeatureMap) -> FlexTensor {
+        let y = features::map(&x, map);
+        recycle([x]);
+        y
+    }
+
+    fn fused_random_features(
+        x: FlexTensor,
+        projection: FlexTensor,
+        stabilizer: Stabilizer,
+    ) -> FlexTensor {
+        let y = features::random(&x, &projection, stabilizer);
+        recycle([x]);
+        y
+    }
+
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
         let judged = cross_entropy::forward(&logits, &targets, smoothing);
         recycle([logits]);
@@ -363,6 +438,43 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
         attention::tracked_with_log_sums::<C>([query, key, value, bias], options).into()
+    }
+
+    fn fused_attention_weights(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        options: AttentionOptions,
+    ) -> FloatTensor<Self> {
+        attention_weights::tracked::<C>(query, key, bias, &options)
+    }
+
+    fn fused_linear_attention(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        sums: FloatTensor<Self>,
+        totals: FloatTensor<Self>,
+        options: LinearOptions,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let start = [sums, totals];
+        let (context, sums, totals) =
+            linear_attention::tracked::<C>(query, key, value, start, options);
+        // Outside the graph: a state carries no gradient.
+        let [sums, totals] = [sums, totals].map(FloatTensor::<Self>::new);
+        (context, sums, totals)
+    }
+
+    fn fused_feature_map(x: FloatTensor<Self>, map: FeatureMap) -> FloatTensor<Self> {
+        features::map_tracked::<C>(x, map)
+    }
+
+    fn fused_random_features(
+        x: FloatTensor<Self>,
+        projection: FloatTensor<Self>,
+        stabilizer: Stabilizer,
+    ) -> FloatTensor<Self> {
+        features::random_tracked::<C>(x, projection, stabilizer)
     }
 
     fn fused_cross_entropy(

@@ -1,11 +1,15 @@
 //! Each kernel against the composed operation that it replaces: values, and the gradients of every input.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Mask, NormKind, NormOperands, Purpose, Randomness, RotaryAngles, ScoreBias, Scores,
-    activate, activated_linear, add, attention, cross_entropy, dropout, embedding, feed_forward,
-    gated, linear, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Activation, Attended, BlockPattern, FeatureMap, Mask, NormKind, NormOperands, Purpose,
+    Randomness, RotaryAngles, ScoreBias, Scores, Stabilizer, activate, activated_linear, add,
+    attention, attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding,
+    feed_forward, gated, linear, linear_attention, norm, norm_beside, norm_of_sum,
+    positive_features, random_features, rotary, softmax, three_linears,
 };
 
 thread_local! {
@@ -216,12 +220,21 @@ fn activations() {
 
 #[test]
 fn attentions() {
+    let lists = [vec![0, 1], vec![1], vec![0, 2, 4], vec![], vec![3, 4]];
+    let blocks = Arc::new(BlockPattern::new(2, vec![lists.to_vec()]));
     let masks = [
         ("none", Mask::none()),
         ("causal", Mask::causal()),
         ("padded", Mask::causal().with_keys(vec![0..5, 4..9])),
         ("window", Mask::causal().with_window(3)),
         ("window both ways", Mask::none().with_window(2)),
+        ("blocks", Mask::none().with_blocks(blocks.clone())),
+        (
+            "causal blocks with padding",
+            Mask::causal()
+                .with_blocks(blocks)
+                .with_keys(vec![0..5, 4..9]),
+        ),
     ];
     for (name, mask) in masks {
         let scores = Scores::new(mask, 0.4);
@@ -229,6 +242,28 @@ fn attentions() {
             name,
             [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
             |[q, k, v], _| attention(q, k, v, &scores, 0.0, None),
+        );
+        check(
+            &format!("{name}, the weights"),
+            [[2, 4, 9, 6], [2, 2, 9, 6], [1, 4, 1, 9]],
+            |[q, k, bias], _| {
+                let scores = Scores {
+                    bias: Some(ScoreBias::Keys(bias.reshape([1, 4, 9]))),
+                    ..scores.clone()
+                };
+                attention_weights(q, k, &scores)
+            },
+        );
+        check(
+            &format!("{name} with log-sums"),
+            [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
+            |[q, k, v], _| {
+                let Attended { context, log_sums } =
+                    attention_with_log_sums(q, k, v, &scores, 0.0, None);
+                // A row that saw nothing has no log-sum to multiply with.
+                let empty = log_sums.clone().equal_scalar(f32::NEG_INFINITY);
+                context * log_sums.mask_fill(empty, 0.0).unsqueeze_dim(3)
+            },
         );
         check(
             &format!("{name} from projections"),
@@ -271,6 +306,83 @@ fn attentions() {
                 };
                 attention(q, k, v, &scores, 0.0, None)
             },
+        );
+    }
+}
+
+#[test]
+fn the_weights_are_the_composed_ones_to_a_millionth() {
+    let device = Device::flex();
+    device.seed(5);
+    let (query, key) = (
+        random([2, 4, 131, 24], &device),
+        random([2, 2, 131, 24], &device),
+    );
+    for mask in [Mask::none(), Mask::causal().with_window(50)] {
+        let weights = |composed: bool| {
+            COMPOSED.set(composed);
+            let scores = Scores::new(mask.clone(), 0.2);
+            let weights = attention_weights(query.clone(), key.clone(), &scores);
+            COMPOSED.set(false);
+            weights
+        };
+        let apart = (weights(false) - weights(true)).abs().max();
+        let apart = apart.into_scalar::<f32>();
+        assert!(apart < 1e-6, "{apart}");
+    }
+}
+
+#[test]
+fn linear_attentions() {
+    let masks = [
+        ("none", Mask::none()),
+        ("causal", Mask::causal()),
+        ("padded", Mask::causal().with_keys(vec![0..50, 40..70])),
+    ];
+    for (name, mask) in masks {
+        check(
+            &format!("linear attention, {name}"),
+            [[2, 4, 70, 6], [2, 2, 70, 6], [2, 2, 70, 6]],
+            |[q, k, v], _| {
+                let [q, k] = [q, k].map(|it| positive_features(it, FeatureMap::EluPlusOne));
+                linear_attention(q, k, v, &mask, None).context
+            },
+        );
+        check(
+            &format!("linear attention from a state, {name}"),
+            [[2, 70, 4, 6], [2, 70, 2, 6], [2, 70, 2, 6]],
+            |heads, _| {
+                let [q, k, v] = heads.map(|it| it.swap_dims(1, 2));
+                let [q, k] = [q, k].map(|it| positive_features(it, FeatureMap::Softplus));
+                let before = linear_attention(q.clone(), k.clone(), v.clone(), &mask, None);
+                let attended = linear_attention(q, k, v, &mask, Some(before.state));
+                attended.context.swap_dims(1, 2)
+            },
+        );
+    }
+}
+
+#[test]
+fn features() {
+    for map in [
+        FeatureMap::EluPlusOne,
+        FeatureMap::Relu,
+        FeatureMap::Exp,
+        FeatureMap::Softplus,
+    ] {
+        check(&format!("{map:?}"), [[2, 3, 5, 7]], |[x], _| {
+            positive_features(x, map)
+        });
+    }
+    for stabilizer in [
+        Stabilizer::RowMaximum,
+        Stabilizer::KeysMaximum,
+        Stabilizer::Constant,
+    ] {
+        check(
+            &format!("random features, {stabilizer:?}"),
+            [[2, 3, 5, 8], [1, 1, 11, 8]],
+            |[x, projection], _| random_features(x, projection.reshape([11, 8]), stabilizer),
         );
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use attentive_tensor::{Activation, BlockPattern, Mask, NormKind, Purpose, Randomness};
+use attentive_tensor::{
+    Activation, BlockPattern, FeatureMap, Mask, NormKind, Purpose, Randomness, Stabilizer,
+};
 use serde::Deserialize;
 
 /// Sizes and numbers; f64, which holds every f32.
@@ -109,6 +111,13 @@ pub enum Operation {
     ApplyWeights,
     /// The scale is one.
     MaskedSoftmax(Attention),
+    LinearAttention(LinearAttention),
+    PositiveFeatures {
+        map: FeatureMap,
+    },
+    RandomFeatures {
+        stabilizer: Stabilizer,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -177,6 +186,37 @@ impl Attention {
         match &self.keys {
             Some(keys) => mask.with_keys(keys.iter().map(|[start, end]| *start..*end).collect()),
             None => mask,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct LinearAttention {
+    pub causal: bool,
+    /// First and end of the keys that are not padding, for each sequence.
+    pub keys: Option<Vec<[usize; 2]>>,
+    /// The state of keys that came before. No input, since it has no gradient.
+    pub start: Option<Start>,
+}
+
+/// The numbers of a state, in the order of its axes.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Start {
+    pub sums: Vec<f64>,
+    pub totals: Vec<f64>,
+}
+
+impl LinearAttention {
+    pub fn mask(&self) -> Mask {
+        self.as_attention().mask()
+    }
+
+    /// Who may attend to whom, in the words of softmax attention.
+    pub fn as_attention(&self) -> Attention {
+        Attention {
+            causal: self.causal,
+            keys: self.keys.clone(),
+            ..Attention::default()
         }
     }
 }

@@ -4,6 +4,9 @@
 #[path = "drawn_attention.rs"]
 mod attention;
 
+#[path = "drawn_linear.rs"]
+mod linear_attention;
+
 use attentive_tensor::{Activation, NormKind};
 
 use crate::case::{Array, Arrays, Attention, Case, Norm, Operation};
@@ -14,6 +17,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = rows();
     cases.extend(feed_forwards());
     cases.extend(attention::cases());
+    cases.extend(linear_attention::cases());
     cases.extend(empty().into_iter().map(|(case, _)| case));
     cases
 }
@@ -240,6 +244,7 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
         case(operation, &[("logits", &[0, 5])], &[1]);
     }
     cases.extend(attention::empty());
+    cases.extend(linear_attention::empty());
     cases
 }
 

@@ -207,6 +207,7 @@ fn every_operation_has_golden_cases() {
         "device_names",
         "check_environment",
         "dropout",
+        "orthogonal_features",
     ];
     let mut exported = exported();
     exported.retain(|name| !exempt.contains(&name.as_str()));
@@ -254,6 +255,8 @@ fn shapes_that_do_not_fit_are_refused() {
         "check_environment",
         "dropout",
         "embedding",
+        "orthogonal_features",
+        "positive_features",
         "softmax",
         "sum_of_squares",
     ];

@@ -6,13 +6,14 @@ mod exactly;
 use std::collections::BTreeMap;
 
 use attentive_tensor::{
-    Attended, Device, Int, LinearMap, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor,
-    TensorData, activate, activated_linear, add, apply_weights, attention, attention_weights,
-    attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear,
-    masked_softmax, merge_attended, norm, norm_beside, norm_of_sum, rotary, softmax, three_linears,
+    Attended, Device, Int, LinearMap, LinearState, NormOperands, RotaryAngles, ScoreBias, Scores,
+    Tensor, TensorData, activate, activated_linear, add, apply_weights, attention,
+    attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward,
+    gated, linear, linear_attention, masked_softmax, merge_attended, norm, norm_beside,
+    norm_of_sum, positive_features, random_features, rotary, softmax, three_linears,
 };
 
-use crate::case::{Array, Arrays, Case, Norm, Operation, randomness};
+use crate::case::{Array, Arrays, Case, LinearAttention, Norm, Operation, randomness};
 use exactly::Exactly;
 
 /// How the inputs, and what flows back, stand in memory.
@@ -160,8 +161,34 @@ impl Pass<'_> {
             Operation::MaskedSoftmax(settings) => {
                 self.output(masked_softmax(self.input("scores"), &settings.mask()));
             }
+            Operation::LinearAttention(settings) => self.attend_linearly(settings),
+            Operation::PositiveFeatures { map } => {
+                self.output(positive_features(self.input("x"), *map));
+            }
+            Operation::RandomFeatures { stabilizer } => {
+                let (x, projection) = (self.input("x"), self.input("projection"));
+                self.output(random_features(x, projection, *stabilizer));
+            }
             _ => self.run_at_any_rank(),
         }
+    }
+
+    fn attend_linearly(&mut self, settings: &LinearAttention) {
+        let [query, key, value] = ["query", "key", "value"].map(|it| self.input::<4>(it));
+        let [batch, heads, _, features] = key.dims();
+        let width = value.dims()[3];
+        let state = settings.start.as_ref().map(|start| {
+            let sums = TensorData::new(start.sums.clone(), [batch, heads, features, width]);
+            let totals = TensorData::new(start.totals.clone(), [batch, heads, features]);
+            LinearState {
+                sums: Tensor::from_data(sums, &self.device),
+                totals: Tensor::from_data(totals, &self.device),
+            }
+        });
+        let attended = linear_attention(query, key, value, &settings.mask(), state);
+        self.output(attended.context);
+        self.output(attended.state.sums);
+        self.output(attended.state.totals);
     }
 
     /// The operations that take any number of axes, with as many as the case has.

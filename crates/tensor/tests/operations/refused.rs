@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use attentive_tensor::{
-    Activation, AdamWState, AdamWStep, Attended, BlockPattern, Device, Int, LinearMap, Mask,
-    NormKind, NormOperands, RotaryAngles, ScoreBias, Scores, Tensor, activated_linear, adamw, add,
-    apply_weights, attention, attention_weights, attention_with_log_sums, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, masked_softmax, merge_attended, norm, norm_beside,
-    norm_of_sum, rotary, three_linears,
+    Activation, AdamWState, AdamWStep, Attended, BlockPattern, Device, Int, LinearMap, LinearState,
+    Mask, NormKind, NormOperands, RotaryAngles, ScoreBias, Scores, Stabilizer, Tensor,
+    activated_linear, adamw, add, apply_weights, attention, attention_weights,
+    attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward, gated, linear,
+    linear_attention, masked_softmax, merge_attended, norm, norm_beside, norm_of_sum,
+    random_features, rotary, three_linears,
 };
 
 /// An operation, what its message must hold besides its name, and the call.
@@ -56,6 +57,7 @@ pub fn shapes() -> Vec<Refusal> {
     linear_maps(&mut refuse);
     norms(&mut refuse);
     attentions(&mut refuse);
+    linear_attentions(&mut refuse);
     refuse(
         "add",
         ["[2, 3]", "[3, 2]"],
@@ -444,6 +446,64 @@ fn attentions(refuse: Refuse) {
             "apply_weights",
             holds,
             Box::new(move || drop(apply_weights(ones([2, 4, 3, 5]), ones(value)))),
+        );
+    }
+}
+
+fn linear_attentions(refuse: Refuse) {
+    type Sizes = [usize; 4];
+    let right: [Sizes; 3] = [[2, 4, 3, 6], [2, 2, 3, 6], [2, 2, 3, 5]];
+    let mut wrong = |sizes: [Sizes; 3], mask: Mask, state: Option<(Sizes, [usize; 3])>, holds| {
+        refuse(
+            "linear_attention",
+            holds,
+            Box::new(move || {
+                let [query, key, value] = sizes.map(ones);
+                let state = state.map(|(sums, totals)| LinearState {
+                    sums: ones(sums),
+                    totals: ones(totals),
+                });
+                linear_attention(query, key, value, &mask, state);
+            }),
+        );
+    };
+    let [query, key, value] = right;
+    for (key, holds) in [
+        ([1, 2, 3, 6], ["[2, 4, 3, 6]", "[1, 2, 3, 6]"]),
+        ([2, 3, 3, 6], ["[2, 4, 3, 6]", "[2, 3, 3, 6]"]),
+        ([2, 0, 3, 6], ["[2, 4, 3, 6]", "[2, 0, 3, 6]"]),
+        ([2, 2, 3, 1], ["[2, 4, 3, 6]", "[2, 2, 3, 1]"]),
+    ] {
+        wrong([query, key, value], Mask::none(), None, holds);
+    }
+    for (value, holds) in [
+        ([1, 2, 3, 5], ["[2, 2, 3, 6]", "[1, 2, 3, 5]"]),
+        ([2, 1, 3, 5], ["[2, 2, 3, 6]", "[2, 1, 3, 5]"]),
+        ([2, 2, 1, 5], ["[2, 2, 3, 6]", "[2, 2, 1, 5]"]),
+    ] {
+        wrong([query, key, value], Mask::none(), None, holds);
+    }
+    let window = Mask::causal().with_window(7);
+    wrong(right, window, None, ["window of 7", "not supported"]);
+    let ranges = Mask::none().with_keys(vec![0..3; 3]);
+    wrong(right, ranges, None, ["3 ranges", "[2, 4, 3, 6]"]);
+    for (sums, totals, holds) in [
+        ([2, 4, 6, 5], [2, 2, 6], ["[2, 4, 6, 5]", "[2, 2, 3, 6]"]),
+        ([2, 2, 6, 1], [2, 2, 6], ["[2, 2, 6, 1]", "[2, 2, 3, 5]"]),
+        ([2, 2, 6, 5], [1, 2, 6], ["[1, 2, 6]", "[2, 2, 3, 6]"]),
+    ] {
+        wrong(right, Mask::causal(), Some((sums, totals)), holds);
+    }
+    for (x, projection, holds) in [
+        ([2, 4, 3, 6], [7, 5], ["[2, 4, 3, 6]", "[7, 5]"]),
+        ([2, 4, 3, 0], [7, 0], ["[2, 4, 3, 0]", "[7, 0]"]),
+    ] {
+        refuse(
+            "random_features",
+            holds,
+            Box::new(move || {
+                random_features(ones(x), ones(projection), Stabilizer::Constant);
+            }),
         );
     }
 }

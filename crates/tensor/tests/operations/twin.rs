@@ -2,10 +2,12 @@
 //! products and attention, whose twins there read f32, are written out.
 
 use attentive_kernels as kernels;
-use attentive_tensor::{Activation, IGNORED_TARGET, NormKind};
+use attentive_tensor::{Activation, FeatureMap, IGNORED_TARGET, NormKind, Stabilizer};
 use kernels::rotary::{Direction, Heads, Layout};
 
-use crate::case::{Array, Arrays, Attention, Blocks, Case, Norm, Operation, randomness};
+use crate::case::{
+    Array, Arrays, Attention, Blocks, Case, LinearAttention, Norm, Operation, randomness,
+};
 
 /// The outputs of a case's operation, for these inputs in the place of its own.
 pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
@@ -85,6 +87,20 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
         Operation::AttentionWeights(settings) => weights(settings, inputs).numbers,
         Operation::ApplyWeights => weighted(input("weights"), input("value")),
         Operation::MaskedSoftmax(settings) => masked(settings, input("scores").clone()).numbers,
+        Operation::LinearAttention(settings) => return attended_linearly(settings, inputs),
+        Operation::PositiveFeatures { map } => {
+            let map = match map {
+                FeatureMap::EluPlusOne => kernels::feature_maps::FeatureMap::EluPlusOne,
+                FeatureMap::Relu => kernels::feature_maps::FeatureMap::Relu,
+                FeatureMap::Exp => kernels::feature_maps::FeatureMap::Exp,
+                FeatureMap::Softplus => kernels::feature_maps::FeatureMap::Softplus,
+            };
+            let value = |x: &f64| kernels::feature_maps::naive::value(map, *x);
+            input("x").numbers.iter().map(value).collect()
+        }
+        Operation::RandomFeatures { stabilizer } => {
+            random_features(*stabilizer, input("x"), input("projection"))
+        }
     };
     vec![one]
 }
@@ -172,8 +188,10 @@ fn merged(inputs: &Arrays) -> Vec<Vec<f64>> {
         let total = log_sum(&logs);
         outputs[1].push(total);
         for (context, log) in contexts.iter().zip(logs) {
-            for place in row * width..(row + 1) * width {
-                outputs[0][place] += context.numbers[place] * (log - total).exp();
+            let places = row * width..(row + 1) * width;
+            let values = &context.numbers[places.clone()];
+            for (sum, value) in outputs[0][places].iter_mut().zip(values) {
+                *sum += value * (log - total).exp();
             }
         }
     }
@@ -285,6 +303,77 @@ fn weighted(weights: &Array, value: &Array) -> Vec<f64> {
         }
     }
     context
+}
+
+/// Context, and the sums and totals of the state after all keys.
+fn attended_linearly(settings: &LinearAttention, inputs: &Arrays) -> Vec<Vec<f64>> {
+    let [query, key, value] = ["query", "key", "value"].map(|it| &inputs[it]);
+    let [batch, heads, queries, features] = query.dims();
+    let [_, shared, keys, width] = value.dims();
+    let masks = settings.as_attention();
+    let start = |pick: fn(&crate::case::Start) -> &Vec<f64>, count: usize| {
+        let start = settings.start.as_ref();
+        start.map_or(vec![0.0; count], |it| pick(it).clone())
+    };
+    let mut sums = start(|it| &it.sums, batch * shared * features * width);
+    let mut totals = start(|it| &it.totals, batch * shared * features);
+    let row =
+        |of: &Array, row: usize| of.numbers[row * of.width()..(row + 1) * of.width()].to_vec();
+    let mut context = Vec::new();
+    for number in 0..batch * heads * queries {
+        let (sequence, head) = (number / queries / heads, number / queries % heads);
+        let group = sequence * shared + head / (heads / shared);
+        let q = row(query, number);
+        let mut below = dot(&q, &totals[group * features..(group + 1) * features]);
+        let mut above = vec![0.0; width];
+        for (column, above) in above.iter_mut().enumerate() {
+            let sum = |feature: usize| sums[(group * features + feature) * width + column];
+            *above = q.iter().zip(0..).map(|(q, feature)| q * sum(feature)).sum();
+        }
+        for other in 0..keys {
+            let place = number % queries;
+            if !sees(&masks, sequence, place + keys, other + queries, other) {
+                continue;
+            }
+            let weight = dot(&q, &row(key, group * keys + other));
+            below += weight;
+            for (above, v) in above.iter_mut().zip(row(value, group * keys + other)) {
+                *above += weight * v;
+            }
+        }
+        let inverse = if below == 0.0 { 0.0 } else { 1.0 / below };
+        context.extend(above.iter().map(|above| above * inverse));
+    }
+    for number in 0..batch * shared * keys {
+        let (group, other) = (number / keys, number % keys);
+        let ranges = settings.keys.as_ref().map(|it| it[group / shared]);
+        if ranges.is_some_and(|[start, end]| !(start..end).contains(&other)) {
+            continue;
+        }
+        for (k, feature) in row(key, number).into_iter().zip(group * features..) {
+            totals[feature] += k;
+            for (v, column) in row(value, number).into_iter().zip(feature * width..) {
+                sums[column] += k * v;
+            }
+        }
+    }
+    vec![context, sums, totals]
+}
+
+fn random_features(stabilizer: Stabilizer, x: &Array, projection: &Array) -> Vec<f64> {
+    let [batch, heads, length, head_width] = x.dims();
+    let sizes = kernels::random_features::Sizes {
+        heads: batch * heads,
+        length,
+        head_width,
+        features: projection.shape[0],
+    };
+    let stabilizer = match stabilizer {
+        Stabilizer::RowMaximum => kernels::random_features::Stabilizer::RowMaximum,
+        Stabilizer::KeysMaximum => kernels::random_features::Stabilizer::HeadMaximum,
+        Stabilizer::Constant => kernels::random_features::Stabilizer::Constant,
+    };
+    kernels::random_features::naive::forward(sizes, &x.numbers, &projection.numbers, stabilizer)
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -1,0 +1,392 @@
+//! The chunked passes against their naive twins, the twins' gradients against finite differences, and passes in pieces
+//! against whole ones.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::checks::{both, close, few, numbers, panic_of};
+
+#[derive(Clone, Debug)]
+struct Case {
+    shape: Shape,
+    order: Order,
+    keys: Option<Vec<Range<usize>>>,
+    has_start: bool,
+    is_length_first: bool,
+}
+
+impl Case {
+    fn strides(&self, heads: usize, length: usize, width: usize) -> Strides {
+        match self.is_length_first {
+            true => Strides::length_first(heads, length, width),
+            false => Strides::heads_first(heads, length, width),
+        }
+    }
+}
+
+/// Features between 0.01 and 1: denominators far from zero, as positive maps give them.
+fn features(seed: u64, count: usize) -> Vec<f32> {
+    let draws = numbers(seed, count);
+    draws.iter().map(|it| it.abs() / 3.0 + 0.01).collect()
+}
+
+struct Inputs {
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    upstream: Vec<f32>,
+    sums: Vec<f32>,
+    totals: Vec<f32>,
+}
+
+impl Inputs {
+    fn new(shape: &Shape) -> Self {
+        let queries = shape.batch * shape.heads * shape.queries;
+        let keys = shape.batch * shape.key_value_heads * shape.keys;
+        let state = shape.batch * shape.key_value_heads * shape.head_width;
+        Self {
+            query: features(1, queries * shape.head_width),
+            key: features(2, keys * shape.head_width),
+            value: numbers(3, keys * shape.value_width),
+            upstream: numbers(4, queries * shape.value_width),
+            sums: numbers(5, state * shape.value_width),
+            totals: features(6, state),
+        }
+    }
+}
+
+/// `[batch, length, heads, width]` in the order `[batch, heads, length, width]`.
+fn heads_first(data: &[f32], [batch, heads, length, width]: [usize; 4]) -> Vec<f32> {
+    let mut out = Vec::with_capacity(data.len());
+    for batch in 0..batch {
+        for head in 0..heads {
+            for row in 0..length {
+                let at = ((batch * length + row) * heads + head) * width;
+                out.extend_from_slice(&data[at..at + width]);
+            }
+        }
+    }
+    out
+}
+
+fn heads(data: &[f32], strides: Strides) -> Heads<'_> {
+    Heads { data, strides }
+}
+
+struct Outcome {
+    context: Vec<f32>,
+    denominators: Vec<f32>,
+    sums: Vec<f32>,
+    totals: Vec<f32>,
+}
+
+fn attend(shape: &Shape, operands: [Heads; 3], options: &Options) -> Outcome {
+    let rows = shape.batch * shape.heads * shape.queries;
+    let state = shape.batch * shape.key_value_heads * shape.head_width;
+    let nothing = |count: usize| vec![f32::NAN; count];
+    let mut out = Outcome {
+        context: nothing(rows * shape.value_width),
+        denominators: nothing(rows),
+        sums: nothing(state * shape.value_width),
+        totals: nothing(state),
+    };
+    let attended = Attended {
+        context: &mut out.context,
+        denominators: &mut out.denominators,
+        sums: &mut out.sums,
+        totals: &mut out.totals,
+    };
+    forward(shape, operands, options, attended);
+    out
+}
+
+fn check(case: &Case) {
+    let s = case.shape;
+    let inputs = Inputs::new(&s);
+    let layout = |heads, length, width| case.strides(heads, length, width);
+    let operands = [
+        heads(&inputs.query, layout(s.heads, s.queries, s.head_width)),
+        heads(&inputs.key, layout(s.key_value_heads, s.keys, s.head_width)),
+        heads(
+            &inputs.value,
+            layout(s.key_value_heads, s.keys, s.value_width),
+        ),
+    ];
+    let options = Options {
+        order: case.order,
+        keys: case.keys.as_deref(),
+        start: case.has_start.then_some(State {
+            sums: &inputs.sums,
+            totals: &inputs.totals,
+        }),
+    };
+    let expected = naive::forward(&s, operands, &options);
+    let slopes = naive::backward(&s, operands, &inputs.upstream, &options);
+    let sizes = |heads, length, width| [s.batch, heads, length, width];
+    both(|| {
+        let ours = attend(&s, operands, &options);
+        let context = heads_first(&ours.context, sizes(s.heads, s.queries, s.value_width));
+        close("context", &context, &expected.context, 2e-5);
+        let what = "denominators";
+        close(what, &ours.denominators, &expected.denominators, 2e-5);
+        close("sums", &ours.sums, &expected.sums, 4e-5);
+        close("totals", &ours.totals, &expected.totals, 2e-5);
+
+        let rows = |count: usize| vec![f32::NAN; count];
+        let mut query = rows(inputs.query.len());
+        let mut key = rows(inputs.key.len());
+        let mut value = rows(inputs.value.len());
+        let gradients = Gradients {
+            query: &mut query,
+            key: &mut key,
+            value: &mut value,
+        };
+        let strides = Strides::length_first(s.heads, s.queries, s.value_width);
+        let context = heads(&ours.context, strides);
+        let strides = Strides::heads_first(s.heads, s.queries, s.value_width);
+        let upstream = heads(&inputs.upstream, strides);
+        let seen = [context, upstream];
+        let denominators = &ours.denominators;
+        backward(&s, operands, seen, denominators, &options, gradients);
+        // Slopes are differences of sums, whose size decides what is lost.
+        let query = heads_first(&query, sizes(s.heads, s.queries, s.head_width));
+        close("query", &query, &slopes.query, 1e-4);
+        let key = heads_first(&key, sizes(s.key_value_heads, s.keys, s.head_width));
+        close("key", &key, &slopes.key, 1e-4);
+        let value = heads_first(&value, sizes(s.key_value_heads, s.keys, s.value_width));
+        close("value", &value, &slopes.value, 1e-4);
+    });
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let lengths = || prop::sample::select(vec![0usize, 1, 2, 5, 6, 7, 47, 48, 49, 97, 193, 200]);
+    let widths = || prop::sample::select(vec![1usize, 5, 6, 7, 8, 15, 16, 17, 33, 64, 70]);
+    let heads = prop::sample::select(vec![(1usize, 1usize), (2, 2), (4, 2), (3, 1)]);
+    let lengths = prop_oneof![
+        2 => lengths().prop_map(|length| (length, length)),
+        1 => (lengths(), lengths()),
+    ];
+    let sizes = (1usize..3, heads, lengths, widths(), widths());
+    let order = prop::sample::select(vec![Order::Any, Order::Causal]);
+    let padding = proptest::option::of((0usize..100, 0usize..210));
+    (sizes, order, padding, any::<bool>(), any::<bool>()).prop_map(
+        |(sizes, order, padding, has_start, is_length_first)| {
+            let (batch, (heads, key_value_heads), (queries, keys), head_width, value_width) = sizes;
+            let shape = Shape {
+                batch,
+                heads,
+                key_value_heads,
+                queries,
+                keys,
+                head_width,
+                value_width,
+            };
+            let padding = padding.map(|(from, to)| {
+                let to = to.min(keys);
+                [from.min(to)..to, 0..keys][..batch].to_vec()
+            });
+            Case {
+                shape,
+                order,
+                keys: padding,
+                has_start,
+                is_length_first,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(few())]
+    #[test]
+    fn equals_its_twin(case in cases()) {
+        check(&case);
+    }
+}
+
+fn shape_of(length: usize) -> Shape {
+    Shape {
+        batch: 1,
+        heads: 4,
+        key_value_heads: 2,
+        queries: length,
+        keys: length,
+        head_width: 19,
+        value_width: 13,
+    }
+}
+
+#[test]
+fn pieces_with_a_state_between_them_equal_the_whole() {
+    let whole = shape_of(131);
+    let inputs = Inputs::new(&whole);
+    // Positions come first in memory, so that pieces are slices.
+    let operands = |range: Range<usize>, length: usize| {
+        let cut = |data: &[f32], heads: usize, width: usize| {
+            data[range.start * heads * width..range.end * heads * width].to_vec()
+        };
+        let parts = [
+            (cut(&inputs.query, 4, 19), 4, 19),
+            (cut(&inputs.key, 2, 19), 2, 19),
+            (cut(&inputs.value, 2, 13), 2, 13),
+        ];
+        parts.map(|(data, heads, width)| (data, Strides::length_first(heads, length, width)))
+    };
+    let run = |range: Range<usize>, start: Option<State>| {
+        let shape = shape_of(range.len());
+        let parts = operands(range.clone(), range.len());
+        let operands = parts.each_ref().map(|(data, strides)| Heads {
+            data,
+            strides: *strides,
+        });
+        let options = Options {
+            order: Order::Causal,
+            keys: None,
+            start,
+        };
+        attend(&shape, operands, &options)
+    };
+    both(|| {
+        let expected = run(0..131, None);
+        let (mut context, mut state) = (Vec::new(), None::<Outcome>);
+        for range in [0..50, 50..51, 51..52, 52..130, 130..131] {
+            let start = state.as_ref().map(|it| State {
+                sums: &it.sums,
+                totals: &it.totals,
+            });
+            let piece = run(range, start);
+            context.extend_from_slice(&piece.context);
+            state = Some(piece);
+        }
+        let wide = crate::checks::wide;
+        close("context", &context, &wide(&expected.context), 1e-5);
+        let state = state.expect("there are pieces");
+        close("sums", &state.sums, &wide(&expected.sums), 1e-5);
+        close("totals", &state.totals, &wide(&expected.totals), 1e-5);
+    });
+}
+
+#[test]
+fn the_gradients_of_the_twin_are_those_of_finite_differences() {
+    let shape = Shape {
+        batch: 1,
+        heads: 2,
+        key_value_heads: 1,
+        queries: 3,
+        keys: 4,
+        head_width: 3,
+        value_width: 2,
+    };
+    let inputs = Inputs::new(&shape);
+    let layout = [
+        Strides::heads_first(2, 3, 3),
+        Strides::heads_first(1, 4, 3),
+        Strides::heads_first(1, 4, 2),
+    ];
+    let data = [&inputs.query, &inputs.key, &inputs.value].map(Clone::clone);
+    for order in [Order::Any, Order::Causal] {
+        for keys in [None, Some([1..4])] {
+            let options = Options {
+                order,
+                keys: keys.as_ref().map(|it| &it[..]),
+                start: Some(State {
+                    sums: &inputs.sums,
+                    totals: &inputs.totals,
+                }),
+            };
+            let heads = |data: &[Vec<f32>; 3]| -> Vec<f64> {
+                let operands: [Heads; 3] = std::array::from_fn(|i| Heads {
+                    data: &data[i],
+                    strides: layout[i],
+                });
+                naive::forward(&shape, operands, &options).context
+            };
+            let operands: [Heads; 3] = std::array::from_fn(|i| Heads {
+                data: &data[i],
+                strides: layout[i],
+            });
+            let slopes = naive::backward(&shape, operands, &inputs.upstream, &options);
+            for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
+                for (j, slope) in slopes.iter().enumerate() {
+                    let moved = |step: f32| {
+                        let mut data = data.clone();
+                        data[i][j] += step;
+                        let context = heads(&data);
+                        let read = context.iter().zip(&inputs.upstream);
+                        read.map(|(a, b)| a * f64::from(*b)).sum::<f64>()
+                    };
+                    // The inputs are f32, so the step must be large enough to survive rounding.
+                    let step = 1.0 / 1024.0;
+                    let measured = (moved(step) - moved(-step)) / f64::from(2.0 * step);
+                    let apart = (measured - slope).abs() / slope.abs().max(1.0);
+                    assert!(apart < 1e-3, "{i} {j}: {slope} for {measured}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_denominator_of_zero_gives_zeros_and_sends_nothing_back() {
+    let shape = Shape {
+        batch: 1,
+        heads: 1,
+        key_value_heads: 1,
+        queries: 2,
+        keys: 2,
+        head_width: 2,
+        value_width: 1,
+    };
+    let [two, one] = [2, 1].map(|width| Strides::heads_first(1, 2, width));
+    // The first query has no feature in common with the first key.
+    let (q, k, v) = ([1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 0.0], [3.0, 5.0]);
+    let operands = [heads(&q, two), heads(&k, two), heads(&v, one)];
+    let options = Options {
+        order: Order::Causal,
+        keys: None,
+        start: None,
+    };
+    both(|| {
+        let ours = attend(&shape, operands, &options);
+        assert_eq!(ours.context, [0.0, 4.0]);
+        let [mut query, mut key, mut value] = [vec![1.0; 4], vec![1.0; 4], vec![1.0; 2]];
+        let gradients = Gradients {
+            query: &mut query,
+            key: &mut key,
+            value: &mut value,
+        };
+        let seen = [heads(&ours.context, one), heads(&[1.0, 1.0], one)];
+        let denominators = &ours.denominators;
+        backward(&shape, operands, seen, denominators, &options, gradients);
+        assert_eq!(query, [0.0, 0.0, 0.5, -0.5]);
+        assert_eq!(key, [-0.5, -0.5, 0.5, 0.5]);
+        assert_eq!(value, [0.5, 0.5]);
+    });
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused() {
+    let shape = shape_of(3);
+    let inputs = Inputs::new(&shape);
+    let rows = |heads, width| Strides::heads_first(heads, 3, width);
+    let message = panic_of(|| {
+        let operands = [
+            heads(&inputs.query, rows(4, 19)),
+            heads(&inputs.key, rows(2, 19)),
+            heads(&inputs.value, rows(2, 13)),
+        ];
+        let options = Options {
+            order: Order::Any,
+            keys: None,
+            start: Some(State {
+                sums: &inputs.sums[1..],
+                totals: &inputs.totals,
+            }),
+        };
+        attend(&shape, operands, &options);
+    });
+    let expected = "linear_attention: sums has 493 numbers instead of 494";
+    assert!(message.contains(expected), "{message}");
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask compare`: one small recipe, trained once per change of one line, and how far each change ends from it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{cargo, performance, root};
+
+/// The name of a change, its line (`key = value`), and how much more held-out loss than the recipe's own we allow it.
+type Change = (&'static str, &'static str, f64);
+
+const ATTENTION: &str = "model.blocks.0.attention";
+const FEED_FORWARD: &str = "model.blocks.0.feed_forward";
+
+#[rustfmt::skip]
+const CHANGES: &[Change] = &[
+    ("full, two key-value heads", r#"attention={kind="full",heads=4,key_value_heads=2}"#, 0.05),
+    ("sliding window of 16", r#"attention={kind="sliding_window",heads=4,window=16}"#, 0.05),
+    ("argmax", r#"attention={kind="argmax",heads=4}"#, 0.3),
+    ("dot", r#"attention={kind="scored",score={kind="dot"}}"#, 0.3),
+    ("scaled dot", r#"attention={kind="scored",score={kind="scaled_dot"}}"#, 0.3),
+    ("bilinear", r#"attention={kind="scored",score={kind="bilinear"}}"#, 0.3),
+    ("additive", r#"attention={kind="scored",score={kind="additive",hidden_width=32}}"#, 0.3),
+    ("gaussian kernel", r#"attention={kind="nadaraya_watson",kernel="gaussian",width=4.0,learn_width="learned"}"#, 0.6),
+    ("transformer-xl", r#"attention={kind="transformer_xl",heads=4,memory=64}"#, 0.05),
+    ("linear", r#"attention={kind="linear",heads=4,map="elu_plus_one"}"#, 0.15),
+    ("performer, 64 features", r#"attention={kind="performer",heads=4,features=64}"#, 0.15),
+    ("longformer, window of 16, dilation 2", r#"attention={kind="longformer",heads=4,window=16,dilation=2}"#, 0.3),
+    ("reformer", r#"attention={kind="reformer",heads=4,buckets=4,rounds=2,chunk=16}"#, 0.3),
+    ("sinusoidal positions", r#"model.positions={kind="sinusoidal"}"#, 0.1),
+    ("rotary positions", r#"model.positions={kind="rotary"}"#, 0.05),
+    ("ALiBi", r#"model.positions={kind="alibi"}"#, 0.05),
+    ("T5 buckets", r#"model.positions={kind="t5_buckets",buckets=16,furthest_distance=64,direction="causal"}"#, 0.05),
+    ("no positions", r#"model.positions={kind="none"}"#, 0.1),
+    ("norm after", r#"model.blocks.0.placement="after""#, 0.15),
+    ("norm on both sides", r#"model.blocks.0.placement="both""#, 0.05),
+    ("RMS norm", r#"model.blocks.0.norm={kind="rms"}"#, 0.05),
+    ("ReLU", r#"feed_forward={kind="plain",hidden_width=256,activation="relu"}"#, 0.05),
+    ("GELU, exact", r#"feed_forward={kind="plain",hidden_width=256,activation="gelu"}"#, 0.05),
+    ("SiLU", r#"feed_forward={kind="plain",hidden_width=256,activation="silu"}"#, 0.05),
+    ("GLU", r#"feed_forward={kind="gated",hidden_width=172,activation="sigmoid"}"#, 0.05),
+    ("GeGLU", r#"feed_forward={kind="gated",hidden_width=172,activation="gelu"}"#, 0.05),
+    ("SwiGLU", r#"feed_forward={kind="gated",hidden_width=172,activation="silu"}"#, 0.05),
+    ("4 experts, 2 active", r#"feed_forward={kind="experts",experts=4,active=2,hidden_width=128,activation="silu"}"#, 0.05),
+];
+
+/// Trains the recipe and its changes, or only those whose names hold one of the words, and compares the held-out losses.
+pub fn run(words: &[String]) -> Result<()> {
+    cargo(&["build", "--release", "--workspace"])?;
+    let folder = std::env::temp_dir().join(format!("attentive-compare-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let compared = compare(&folder, words);
+    std::fs::remove_dir_all(&folder)?;
+    let (table, beyond) = compared?;
+    println!("\n{table}");
+    if words.is_empty() {
+        let page = root().join("docs").join("attention.md");
+        performance::replace_between(&page, "compared by `cargo xtask compare`", &table)?;
+    }
+    if !beyond.is_empty() {
+        bail!(
+            "further from the recipe than allowed: {}",
+            beyond.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// The table, and the names of those that ended too far away.
+fn compare(folder: &Path, words: &[String]) -> Result<(String, Vec<&'static str>)> {
+    let base = held_out_loss(folder, None)?;
+    println!("full attention: {base:.3}");
+    let mut table = format!(
+        "Measured on {}. The recipe itself (full attention, learned positions, layer norms before, GELU) ends at a held-out loss of {base:.3}.\n\n\
+         | change | line | held-out loss | more than the recipe | allowed |\n|---|---|--:|--:|--:|\n",
+        performance::machine_and_day()
+    );
+    let mut beyond = Vec::new();
+    for (name, line, allowed) in CHANGES {
+        if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
+            continue;
+        }
+        let loss = held_out_loss(folder, Some(line))?;
+        let more = loss - base;
+        println!("{name}: {loss:.3} ({more:+.3})");
+        let shown = line.rsplit("model.").next().unwrap_or(line);
+        let _ = writeln!(
+            table,
+            "| {name} | `{shown}` | {loss:.3} | {more:+.3} | {allowed} |"
+        );
+        if more > *allowed {
+            beyond.push(*name);
+        }
+    }
+    Ok((table, beyond))
+}
+
+/// The held-out loss after training the recipe with this change.
+fn held_out_loss(folder: &Path, change: Option<&str>) -> Result<f64> {
+    let run = folder.join("run");
+    let mut command = Command::new(root().join("target/release/attentive"));
+    command
+        .arg("train")
+        .arg(root().join("recipes/compare.toml"));
+    command
+        .arg("--out")
+        .arg(&run)
+        .args(["--overwrite", "--json"]);
+    if let Some(line) = change {
+        let (key, value) = line.split_once('=').context("a change is key=value")?;
+        let key = match key {
+            "attention" => ATTENTION,
+            "feed_forward" => FEED_FORWARD,
+            key => key,
+        };
+        command.args(["--set", &format!("{key}={value}")]);
+    }
+    let output = command.output()?;
+    if !output.status.success() {
+        bail!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let metrics = std::fs::read_to_string(run.join("metrics.jsonl"))?;
+    let losses = metrics.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        line["held_out_loss"].as_f64()
+    });
+    losses.last().context("the run has no held-out loss")
+}

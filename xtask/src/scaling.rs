@@ -1,0 +1,217 @@
+//! `cargo xtask bench scaling`: time and memory of every attention against the length, fitted exponents, and a picture.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, anyhow};
+use plotters::prelude::*;
+
+use crate::bench::{lines, ours};
+use crate::{performance, root};
+
+const LENGTHS: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
+/// Exponents are fitted from here on: below, what does not grow with the length still counts.
+const FITTED_FROM: usize = 2048;
+
+/// Least time in milliseconds and peak memory in megabytes.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    length: usize,
+    milliseconds: f64,
+    megabytes: f64,
+}
+
+/// Measures everything, and writes the tables and the picture into docs/.
+pub fn run(rounds: usize) -> Result<()> {
+    let mut measured: Vec<(String, Vec<Point>)> = Vec::new();
+    for line in lines(&mut ours("scaling"))? {
+        let name = line["name"].as_str().context("a name")?.to_owned();
+        let longest = line["longest"].as_u64().context("a length")? as usize;
+        let mut points = Vec::new();
+        for length in LENGTHS.into_iter().filter(|length| *length <= longest) {
+            points.push(measure(&name, length, rounds)?);
+        }
+        println!("{name}: {}", sentence(&points));
+        measured.push((name, points));
+    }
+    let tables = text(&measured);
+    println!("\n{tables}");
+    let docs = root().join("docs");
+    std::fs::write(docs.join("scaling.svg"), picture(&measured)?)?;
+    performance::replace_between(&docs.join("attention.md"), "scaling", &tables)
+}
+
+fn measure(name: &str, length: usize, rounds: usize) -> Result<Point> {
+    let mut least = Point {
+        length,
+        milliseconds: f64::INFINITY,
+        megabytes: f64::INFINITY,
+    };
+    for _ in 0..rounds {
+        let line = lines(&mut ours(&format!("scaling:{name}:{length}")))?.remove(0);
+        let number = |key: &str| line[key].as_f64().with_context(|| format!("{name}: {key}"));
+        least.milliseconds = least.milliseconds.min(number("min_ms")?);
+        least.megabytes = least.megabytes.min(number("peak_mb")?);
+    }
+    Ok(least)
+}
+
+fn sentence(points: &[Point]) -> String {
+    let times = points
+        .iter()
+        .map(|it| format!("{} {:.1} ms", it.length, it.milliseconds));
+    times.collect::<Vec<_>>().join(", ")
+}
+
+/// The slope of the logarithms: how time or memory grows with the length.
+fn exponent(points: &[Point], of: impl Fn(&Point) -> f64) -> Option<f64> {
+    let logarithms: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|point| point.length >= FITTED_FROM)
+        .map(|point| ((point.length as f64).ln(), of(point).ln()))
+        .collect();
+    let count = logarithms.len() as f64;
+    if logarithms.len() < 2 {
+        return None;
+    }
+    let mean_x = logarithms.iter().map(|it| it.0).sum::<f64>() / count;
+    let mean_y = logarithms.iter().map(|it| it.1).sum::<f64>() / count;
+    let covariance: f64 = logarithms
+        .iter()
+        .map(|(x, y)| (x - mean_x) * (y - mean_y))
+        .sum();
+    let variance: f64 = logarithms.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    Some(covariance / variance)
+}
+
+fn text(measured: &[(String, Vec<Point>)]) -> String {
+    let mut text = format!("Measured on {}.\n\n", performance::machine_and_day());
+    let full: BTreeMap<usize, f64> = measured
+        .iter()
+        .find(|(name, _)| name == "full")
+        .map(|(_, points)| {
+            points
+                .iter()
+                .map(|it| (it.length, it.milliseconds))
+                .collect()
+        })
+        .unwrap_or_default();
+    text.push_str("| least ms |");
+    for length in LENGTHS {
+        let _ = write!(text, " {length} |");
+    }
+    text.push_str(" exponent | full over it at 8,192 |\n|---|");
+    text.push_str(&"--:|".repeat(LENGTHS.len() + 2));
+    text.push('\n');
+    for (name, points) in measured {
+        row(&mut text, name, points, |it| it.milliseconds);
+        let here = points.iter().find(|it| it.length == 8192);
+        match (here, full.get(&8192)) {
+            (Some(here), Some(full)) => {
+                let _ = writeln!(text, " {:.1} |", full / here.milliseconds);
+            }
+            _ => text.push_str(" – |\n"),
+        }
+    }
+    text.push_str("\n| peak MB |");
+    for length in LENGTHS {
+        let _ = write!(text, " {length} |");
+    }
+    text.push_str(" exponent |\n|---|");
+    text.push_str(&"--:|".repeat(LENGTHS.len() + 1));
+    text.push('\n');
+    for (name, points) in measured {
+        row(&mut text, name, points, |it| it.megabytes);
+        text.push('\n');
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, points: &[Point], of: impl Fn(&Point) -> f64 + Copy) {
+    let _ = write!(text, "| `{name}` |");
+    for length in LENGTHS {
+        match points.iter().find(|point| point.length == length) {
+            Some(point) => {
+                let _ = write!(text, " {:.1} |", of(point));
+            }
+            None => text.push_str(" – |"),
+        }
+    }
+    match exponent(points, of) {
+        Some(exponent) => {
+            let _ = write!(text, " {exponent:.2} |");
+        }
+        None => text.push_str(" – |"),
+    }
+}
+
+/// Time against length, both in logarithms, one line each.
+fn picture(measured: &[(String, Vec<Point>)]) -> Result<String> {
+    let times = || {
+        measured
+            .iter()
+            .flat_map(|(_, points)| points)
+            .map(|it| it.milliseconds)
+    };
+    let lowest = times().fold(f64::INFINITY, f64::min);
+    let highest = times().fold(0.0, f64::max);
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (960, 640)).into_drawing_area();
+        let failed = |error: &dyn std::fmt::Display| anyhow!("scaling.svg: {error}");
+        area.fill(&WHITE).map_err(|error| failed(&error))?;
+        let lengths = (LENGTHS[0] as f64..LENGTHS[5] as f64).log_scale();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(16)
+            .x_label_area_size(36)
+            .y_label_area_size(64)
+            .right_y_label_area_size(170)
+            .build_cartesian_2d(lengths, (lowest * 0.8..highest * 1.2).log_scale())
+            .map_err(|error| failed(&error))?;
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .x_desc("length")
+            .y_desc("milliseconds")
+            .x_label_formatter(&|length| format!("{length:.0}"))
+            .draw()
+            .map_err(|error| failed(&error))?;
+        for (index, (name, points)) in measured.iter().enumerate() {
+            let color = Palette99::pick(index).to_rgba();
+            let line = points.iter().map(|it| (it.length as f64, it.milliseconds));
+            chart
+                .draw_series(LineSeries::new(line, color.stroke_width(2)))
+                .map_err(|error| failed(&error))?
+                .label(name)
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2))
+                });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .border_style(BLACK)
+            .background_style(WHITE)
+            .draw()
+            .map_err(|error| failed(&error))?;
+        area.present().map_err(|error| failed(&error))?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exponent_of_a_square_is_two() {
+        let points = LENGTHS.map(|length| Point {
+            length,
+            milliseconds: 3e-6 * (length as f64).powi(2),
+            megabytes: 7.0,
+        });
+        assert!((exponent(&points, |it| it.milliseconds).unwrap() - 2.0).abs() < 1e-9);
+        assert!(exponent(&points, |it| it.megabytes).unwrap().abs() < 1e-9);
+        assert!(exponent(&points[..3], |it| it.milliseconds).is_none());
+    }
+}

@@ -1,4 +1,4 @@
-//! A model and the tokens it has read, with the cache that spares reading them again.
+//! A model and the tokens it has read, with the cache that spares reading them again where one can serve.
 
 use attentive_model::{Cache, Extras, Input, LanguageModel};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -7,8 +7,11 @@ use burn::tensor::{Int, Tensor, TensorData};
 #[derive(Debug)]
 pub struct Session<'m> {
     model: &'m LanguageModel,
-    cache: Cache,
+    /// None where a layer can have no cache: then all is read again for each token.
+    cache: Option<Cache>,
     ids: Vec<u32>,
+    /// Where in `ids` the sequence begins that the model sees.
+    start: usize,
 }
 
 impl<'m> Session<'m> {
@@ -16,8 +19,9 @@ impl<'m> Session<'m> {
     pub fn new(model: &'m LanguageModel) -> Self {
         Self {
             model,
-            cache: Cache::new(),
+            cache: model.config().cacheable().then(Cache::new),
             ids: Vec::new(),
+            start: 0,
         }
     }
 
@@ -41,18 +45,21 @@ impl<'m> Session<'m> {
             ids.len()
         );
         self.ids.extend_from_slice(ids);
-        let unread = if self.cache.length() + ids.len() > length {
-            self.cache = Cache::new();
-            let kept = (length / 2).max(ids.len());
-            &self.ids[self.ids.len() - kept..]
-        } else {
-            ids
-        };
+        let mut unread = self.ids.len() - ids.len();
+        if self.ids.len() - self.start > length {
+            self.start = self.ids.len() - (length / 2).max(ids.len());
+            self.cache = self.cache.take().map(|_| Cache::new());
+            unread = self.start;
+        }
+        if self.cache.is_none() {
+            unread = self.start;
+        }
+        let unread = &self.ids[unread..];
         let numbers: Vec<i64> = unread.iter().map(|id| i64::from(*id)).collect();
         let data = TensorData::new(numbers, [1, unread.len()]);
         let input = Input::new(Tensor::<2, Int>::from_data(data, &self.model.device()));
         let extras = Extras {
-            cache: Some(&mut self.cache),
+            cache: self.cache.as_mut(),
             ..Extras::default()
         };
         let hidden = self.model.hidden(input, extras).states;

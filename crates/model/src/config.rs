@@ -199,6 +199,12 @@ impl ModelConfig {
         total
     }
 
+    /// Whether a cache can serve all of its layers; where not, each new token needs a pass over the whole sequence.
+    pub fn cacheable(&self) -> bool {
+        let mut blocks = self.blocks.iter();
+        blocks.all(|block| block.attention.cache(self.width) != CacheSize::Impossible)
+    }
+
     /// Numbers that one more position adds to a cache.
     pub fn cache_numbers(&self) -> u64 {
         let layers = self.layer_blocks();

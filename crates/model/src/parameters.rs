@@ -106,7 +106,9 @@ impl ModuleMapper for Replacer {
             data.shape()
         );
         let tensor = Tensor::from_data(data, &param.lazy_device());
-        // On a device without autodiff the setting is remembered, and takes effect when the model is put to training.
-        Param::initialized(param.id, tensor).set_require_grad(true)
+        // What is trained stays trained and what is frozen stays frozen. On a device without autodiff the setting is
+        // remembered, and takes effect when the model is put to training.
+        let id = param.id;
+        param.transform_for_load(tensor, id)
     }
 }

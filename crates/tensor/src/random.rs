@@ -13,6 +13,8 @@ pub enum Purpose {
     Dropout,
     /// Who meets whom in an attention whose pattern is drawn.
     Pattern,
+    /// Numbers of a model that are drawn once and never trained.
+    Frozen,
 }
 
 /// Hands out one generator per site of a pass, in the order in which the sites ask.

@@ -148,6 +148,10 @@ impl ModuleMapper for Update<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let gradient = self.gradients.next().flatten();
         let moments = self.moments.next().expect("one entry per parameter");
+        // What was drawn once and is never trained does not decay either.
+        if !param.is_require_grad() {
+            return param;
+        }
         let decay = if D >= 2 { self.step.decay } else { 0.0 };
         let step = AdamWStep { decay, ..self.step };
         param.map(|value| {

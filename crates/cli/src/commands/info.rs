@@ -30,7 +30,7 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         total: parts.values().sum(),
         parts,
         operations: config.operations(),
-        cache: 4 * config.cache_numbers(),
+        cache: config.cacheable().then(|| 4 * config.cache_numbers()),
     };
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -46,7 +46,8 @@ struct Numbers {
     parts: BTreeMap<&'static str, u64>,
     total: u64,
     operations: Operations,
-    cache: u64,
+    /// Bytes for each token; none where a layer can have no cache.
+    cache: Option<u64>,
 }
 
 /// The counts, if they and the operations that follow from them fit into 64 bits.
@@ -105,9 +106,14 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
         let share = 100.0 * *count as f64 / total as f64;
         writeln!(out, "  {name:14} {:>14}  {share:5.1} %", grouped(*count))?;
     }
-    let (weights, cache) = (bytes(4 * total), bytes(numbers.cache));
-    writeln!(out, "memory         {weights} of weights (f32)")?;
-    writeln!(out, "               {cache} of cache per token")?;
+    writeln!(out, "memory         {} of weights (f32)", bytes(4 * total))?;
+    match numbers.cache {
+        Some(cache) => writeln!(out, "               {} of cache per token", bytes(cache))?,
+        None => writeln!(
+            out,
+            "               no cache: the whole sequence is read again for each token"
+        )?,
+    }
     let operations = &numbers.operations;
     writeln!(
         out,

@@ -18,6 +18,7 @@ mod multi_head;
 mod nadaraya_watson;
 mod pattern;
 mod place;
+mod reformer;
 mod scored;
 mod settings;
 mod sight;
@@ -42,6 +43,7 @@ pub use nadaraya_watson::{
 };
 pub use pattern::{Call, Context, Pattern, Projected};
 pub use place::{Place, RelativePositions, Role, Widths};
+pub use reformer::{Reformer, ReformerConfig};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
@@ -95,6 +97,8 @@ kinds! {
     Longformer(LongformerConfig),
     /// Blocks: those near, the ends and a few drawn ones.
     BigBird(BigBirdConfig),
+    /// Vectors that hash alike.
+    Reformer(ReformerConfig),
 }
 
 impl AttentionConfig {
@@ -242,6 +246,8 @@ pub enum Attention {
     TransformerXl(TransformerXl),
     /// A window, and positions that see all.
     Longformer(Longformer),
+    /// Vectors that hash alike.
+    Reformer(Reformer),
 }
 
 impl Attention {
@@ -266,6 +272,7 @@ impl Attention {
             Self::NadarayaWatson(attention) => attention.forward(input, pass),
             Self::TransformerXl(attention) => attention.forward(input, pass),
             Self::Longformer(attention) => attention.forward(input, pass),
+            Self::Reformer(attention) => attention.forward(input, pass),
         }
     }
 }

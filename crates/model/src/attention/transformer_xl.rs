@@ -10,7 +10,7 @@
 
 use attentive_tensor::{ScoreBias, Scores};
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Shape, Tensor, TensorData};
+use burn::tensor::{Int, Shape, Tensor};
 
 use super::heads::with_heads;
 use super::pattern::{Call, Projected};
@@ -18,7 +18,9 @@ use super::{
     Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, Place, Role, Sides,
 };
 use crate::checks::{refuse, size};
-use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
+use crate::{
+    AttentionSite, ConfigError, Initializer, Linear, Operations, Pass, SinusoidLayout, sinusoid,
+};
 
 with_heads! {
     /// Settings of Transformer-XL's attention.
@@ -140,12 +142,9 @@ impl TransformerXl {
         };
         let scale = call.scale(&heads);
         let keys = heads.key.dims()[2];
+        let bias = self.position_scores(query * scale, scale, keys);
         let scores = Scores {
-            bias: Some(ScoreBias::Pairs(self.position_scores(
-                query * scale,
-                scale,
-                keys,
-            ))),
+            bias: Some(ScoreBias::Pairs(bias)),
             ..Scores::new(call.mask(dropped), scale)
         };
         let attended = call.attend(heads, &scores);
@@ -162,15 +161,22 @@ impl TransformerXl {
     /// What the distance of each pair adds to its score, `[batch, heads, queries, keys]`, of scaled queries.
     fn position_scores(&self, query: Tensor<4>, scale: f64, keys: usize) -> Tensor<4> {
         let width = self.positions.weight.dims()[1];
-        let encodings = encoded_distances(keys, width, &query.device());
+        // Farthest first, as the keys stand.
+        let distances = Tensor::<1, Int>::arange(0..keys as i64, &query.device()).flip([0]);
+        let encodings = sinusoid(distances.unsqueeze(), width, SinusoidLayout::Concatenated);
         let positions = self.split(self.positions.forward(encodings));
+        let positions = positions.squeeze_dim::<3>(0).swap_dims(1, 2);
         let query = query + per_head(&self.position_bias) * scale;
-        // Said and not left to the product: with no sequences at all, Flex reads beyond its operands.
-        let [batch, heads, _, head_width] = query.dims();
-        let positions = positions
-            .swap_dims(2, 3)
-            .expand(Shape::from([batch, heads, head_width, keys]));
-        shifted(query.matmul(positions))
+        // All sequences meet the same distances, so they stand below each other in one product per head. (Broadcast to no
+        // sequences at all, Flex reads beyond its operands.)
+        let [batch, heads, queries, head_width] = query.dims();
+        let rows: Tensor<3> =
+            query
+                .swap_dims(0, 1)
+                .reshape(Shape::from([heads, batch * queries, head_width]));
+        let scores = rows.matmul(positions);
+        let scores: Tensor<4> = scores.reshape(Shape::from([heads, batch, queries, keys]));
+        shifted(scores.swap_dims(0, 1))
     }
 
     /// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`
@@ -186,32 +192,6 @@ impl TransformerXl {
 fn per_head(bias: &Param<Tensor<2>>) -> Tensor<4> {
     let [heads, head_width] = bias.dims();
     bias.val().reshape([1, heads, 1, head_width])
-}
-
-/// Sinusoidal encodings of the distances `keys - 1` to 0, `[1, keys, width]`: first all sines, then all cosines.
-///
-/// A distance's angles are those of the distance before turned by one step more, which spares most of the sines. In f64 the
-/// turns of a million steps lose less than a single rounding to f32.
-fn encoded_distances(keys: usize, width: usize, device: &Device) -> Tensor<3> {
-    let frequencies = width / 2;
-    let steps: Vec<(f64, f64)> = (0..frequencies)
-        .map(|index| 10_000f64.powf(-2.0 * index as f64 / width as f64))
-        .map(f64::sin_cos)
-        .collect();
-    let mut angles = vec![(0.0, 1.0); frequencies];
-    let mut encodings = vec![0.0; keys * width];
-    for row in encodings.chunks_exact_mut(width).rev() {
-        let (sines, cosines) = row.split_at_mut(frequencies);
-        for (index, (sine, cosine)) in angles.iter_mut().enumerate() {
-            (sines[index], cosines[index]) = (*sine as f32, *cosine as f32);
-            let (step_sine, step_cosine) = steps[index];
-            (*sine, *cosine) = (
-                *sine * step_cosine + *cosine * step_sine,
-                *cosine * step_cosine - *sine * step_sine,
-            );
-        }
-    }
-    Tensor::from_data(TensorData::new(encodings, [1, keys, width]), device)
 }
 
 /// Moves each query's scores by distance to the keys at these distances, without an index: a column in front, and the

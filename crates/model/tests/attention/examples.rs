@@ -10,7 +10,6 @@ pub enum Gradient {
     StraightThrough,
 }
 
-#[allow(dead_code)] // until the last kinds are in
 /// How a later token may be changed without the earlier ones noticing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
@@ -68,4 +67,15 @@ pub const EXAMPLES: &[Example] = &[
     example("longformer, dilated and global", r#"{ "kind": "longformer", "heads": 4, "window": 2, "dilation": 2, "globals": 2 }"#),
     example("big_bird", r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#),
     example("big_bird, small blocks", r#"{ "kind": "big_bird", "heads": 4, "key_value_heads": 2, "block": 1, "random_blocks": 2, "seed": 3 }"#),
+    example("transformer-xl, biases", r#"{ "kind": "transformer_xl", "heads": 2, "head_width": 5, "memory": 11, "bias": true }"#),
+    // The seeds are such that no vector comes into another bucket when finite differences move it.
+    Example {
+        later: Later::Scaled,
+        ..example("reformer", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 4, "seed": 2 }"#)
+    },
+    Example {
+        later: Later::Scaled,
+        ..example("reformer, both sides", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 1, "chunk": 3, "chunks_after": 1, "seed": 2 }"#)
+    },
+    example("reformer, one chunk", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 24, "bias": true }"#),
 ];

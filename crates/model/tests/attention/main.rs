@@ -8,5 +8,8 @@ mod checks;
 mod examples;
 mod golden;
 mod limits;
+mod reformer;
+mod refused;
 mod setting;
 mod sparse;
+mod transformer_xl;

@@ -144,7 +144,12 @@ impl Setting {
         self.run(x, memory, &mut pass).output
     }
 
-    /// The output when somebody asks for the weights, and the weights, if the kind has them.
+    /// The weights, if the kind has them.
+    pub fn weights(&self, x: Tensor<3>) -> Option<Tensor<4>> {
+        self.observed(x).weights
+    }
+
+    /// Output and weights, when somebody looks at the weights.
     pub fn observed(&self, x: Tensor<3>) -> AttentionOutput {
         let memory = self.memory(&x.device());
         let mut asker = Asker;

@@ -1,0 +1,122 @@
+//! Parameters that are never trained, in a model that is: the rotations of attention by hashing.
+
+use std::collections::HashMap;
+
+use attentive_model::checkpoint::{self, SpecialTokens, model_tensors};
+use attentive_model::{LanguageModel, ModelConfig, Purpose, Randomness, parameters};
+use attentive_training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig, State};
+use burn::module::Module;
+use burn::tensor::{Device, TensorData};
+
+const ROTATIONS: &str = "blocks.0.attention.body.rotations";
+
+fn config() -> ModelConfig {
+    let words = r#"{ "vocabulary": 23, "length": 12, "width": 16, "positions": { "kind": "learned" },
+        "blocks": [{ "norm": { "kind": "layer" },
+            "attention": { "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 4, "seed": 7 },
+            "feed_forward": { "kind": "plain", "hidden_width": 24 } }] }"#;
+    serde_json::from_str(words).unwrap()
+}
+
+fn optimizer_config() -> AdamWConfig {
+    serde_json::from_str(r#"{ "learning_rate": 0.01, "decay": 0.5 }"#).unwrap()
+}
+
+fn numbers(model: &LanguageModel, name: &str) -> Vec<f32> {
+    let data: TensorData = model_tensors(model).remove(name).unwrap();
+    data.try_to_vec().unwrap()
+}
+
+/// One step on a fixed batch; gives the model, its loss before, and the names of what has a gradient.
+fn step(model: LanguageModel, optimizer: &mut AdamW) -> (LanguageModel, f32, Vec<String>) {
+    let ids: Vec<u32> = (0..2 * 13).map(|i| i * i % 23).collect();
+    let windows: Vec<&[u32]> = ids.chunks(13).collect();
+    let objective = ObjectiveConfig::default();
+    let batch = objective.prepare(&windows, &model.device());
+    let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
+    let loss = objective.loss(&model, batch, &mut randomness);
+    let gradients = Gradients::of(&loss, &model);
+    let (parts, _) = gradients.clone().into_parts();
+    let names = parameters(&model).into_iter().zip(parts);
+    let learns = names.filter(|(_, part)| part.is_some());
+    let learns = learns.map(|(parameter, _)| parameter.name).collect();
+    let model = optimizer.update(model, gradients, 1.0);
+    (model, loss.into_scalar::<f32>(), learns)
+}
+
+/// Trains for some steps; all but the rotations must move, and the loss must fall.
+fn train(mut model: LanguageModel, optimizer: &mut AdamW) -> LanguageModel {
+    let before: HashMap<String, TensorData> = model_tensors(&model).into_iter().collect();
+    let mut losses = Vec::new();
+    for _ in 0..20 {
+        let (next, loss, learns) = step(model, optimizer);
+        assert!(!learns.iter().any(|name| name == ROTATIONS));
+        assert_eq!(learns.len(), before.len() - 1);
+        model = next;
+        losses.push(loss);
+    }
+    assert!(losses[19] < 0.8 * losses[0], "{losses:?}");
+    for (name, data) in model_tensors(&model) {
+        assert_eq!(data == before[&name], name == ROTATIONS, "{name}");
+    }
+    model
+}
+
+#[test]
+fn a_model_with_frozen_parameters_trains_and_leaves_them_as_they_are() {
+    let device = Device::flex().autodiff();
+    let model = LanguageModel::new(&config(), 3, &device).unwrap();
+    train(model, &mut AdamW::new(&optimizer_config()));
+}
+
+#[test]
+fn frozen_parameters_stay_frozen_when_the_model_is_put_to_use_and_back() {
+    let model = LanguageModel::new(&config(), 3, &Device::flex()).unwrap();
+    let model = train(model.train(), &mut AdamW::new(&optimizer_config()));
+    train(model.valid().train(), &mut AdamW::new(&optimizer_config()));
+}
+
+#[test]
+fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = Device::flex().autodiff();
+    let mut other_seed = serde_json::to_value(config()).unwrap();
+    other_seed["blocks"][0]["attention"]["seed"] = 8.into();
+    let other: ModelConfig = serde_json::from_value(other_seed).unwrap();
+    let model = LanguageModel::new(&config(), 3, &device).unwrap();
+    let rotations = numbers(&model, ROTATIONS);
+    assert_ne!(
+        rotations,
+        numbers(&LanguageModel::new(&other, 3, &device).unwrap(), ROTATIONS)
+    );
+    assert_eq!(
+        rotations,
+        numbers(
+            &LanguageModel::new(&config(), 4, &device).unwrap(),
+            ROTATIONS
+        )
+    );
+
+    checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
+    let (loaded, _) = checkpoint::load(folder.path(), &device).unwrap();
+    assert_eq!(rotations, numbers(&loaded, ROTATIONS));
+    let mut optimizer = AdamW::new(&optimizer_config());
+    let trained = train(loaded, &mut optimizer);
+
+    let state = State {
+        step: 20,
+        best: None,
+        fingerprint: 1,
+    };
+    let path = folder.path().join("last.safetensors");
+    state.save(&path, &trained, &optimizer).unwrap();
+    let saved = State::open(&path).unwrap();
+    // Rotations of another seed are replaced by those of the file.
+    let fresh = LanguageModel::new(&other, 3, &device).unwrap();
+    let (_, restored, mut restored_optimizer) = saved.restore(fresh, &optimizer_config()).unwrap();
+    assert_eq!(rotations, numbers(&restored, ROTATIONS));
+    let (next, loss, _) = step(trained, &mut optimizer);
+    let (resumed, resumed_loss, _) = step(restored, &mut restored_optimizer);
+    assert_eq!(loss, resumed_loss);
+    assert_eq!(model_tensors(&next), model_tensors(&resumed));
+}

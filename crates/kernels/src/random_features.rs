@@ -24,13 +24,11 @@ pub enum Stabilizer {
     Constant,
 }
 
-/// Added to every exponential.
-pub const EPSILON: f32 = 1e-4;
 /// Where exponents end without a maximum: sums of a million such features times values still are f32 numbers.
 pub const LARGEST_EXPONENT: f32 = 60.0;
 
-/// The sizes of rows and features.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The sizes of rows and features, and what is added to each feature.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
     /// Heads of all sequences.
     pub heads: usize,
@@ -40,6 +38,8 @@ pub struct Sizes {
     pub head_width: usize,
     /// Features of a row.
     pub features: usize,
+    /// Added to every exponential.
+    pub epsilon: f32,
 }
 
 impl Sizes {
@@ -147,6 +147,7 @@ impl WithSimd for Rows<'_> {
                 scale,
                 shift: -half - scale * most,
                 ratio: self.sizes.ratio(),
+                epsilon: self.sizes.epsilon,
             };
             sweep(simd, &step, [], [y]);
         }
@@ -157,6 +158,7 @@ struct Exponentiate {
     scale: f32,
     shift: f32,
     ratio: f32,
+    epsilon: f32,
 }
 
 impl Step<0, 1, 0> for Exponentiate {
@@ -172,7 +174,7 @@ impl Step<0, 1, 0> for Exponentiate {
         let above = simd.greater_than_f32s(exponent, splat(LARGEST_EXPONENT));
         let exponent = simd.select_f32s(above, splat(LARGEST_EXPONENT), exponent);
         let power = exp(simd, exponent);
-        let sum = simd.add_f32s(power, splat(EPSILON));
+        let sum = simd.add_f32s(power, splat(self.epsilon));
         ([simd.mul_f32s(sum, splat(self.ratio))], [])
     }
 }
@@ -254,6 +256,7 @@ impl WithSimd for Slopes<'_> {
         let step = Slope {
             scale: self.sizes.scale(),
             ratio: self.sizes.ratio(),
+            epsilon: self.sizes.epsilon,
             // What was cut off stands at the end, up to the rounding of the exponential.
             end: self.sizes.ratio() * LARGEST_EXPONENT.exp() * 0.999_99,
         };
@@ -268,6 +271,7 @@ impl WithSimd for Slopes<'_> {
 struct Slope {
     scale: f32,
     ratio: f32,
+    epsilon: f32,
     end: f32,
 }
 
@@ -281,7 +285,7 @@ impl Step<1, 1, 1> for Slope {
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
         let splat = |value: f32| simd.splat_f32s(value);
         // The exponential, times the ratio: what epsilon added is taken off again.
-        let power = simd.sub_f32s(y, splat(self.ratio * EPSILON));
+        let power = simd.sub_f32s(y, splat(self.ratio * self.epsilon));
         let slope = simd.mul_f32s(dy, power);
         let cut = simd.greater_than_f32s(y, splat(self.end));
         let slope = simd.select_f32s(cut, splat(0.0), slope);
@@ -292,7 +296,7 @@ impl Step<1, 1, 1> for Slope {
 
 /// The specification, one number at a time.
 pub mod naive {
-    use super::{EPSILON, LARGEST_EXPONENT, Sizes, Stabilizer};
+    use super::{LARGEST_EXPONENT, Sizes, Stabilizer};
 
     /// The features of rows.
     pub fn forward(
@@ -335,7 +339,7 @@ pub mod naive {
             for feature in 0..features {
                 let exponent = score(index, feature) - half - shift;
                 let exponent = exponent.min(f64::from(LARGEST_EXPONENT));
-                y.push(ratio * (exponent.exp() + f64::from(EPSILON)));
+                y.push(ratio * (exponent.exp() + f64::from(sizes.epsilon)));
             }
         }
         y
@@ -365,7 +369,7 @@ mod tests {
             features in prop::sample::select(vec![1usize, 5, 16, 31, 266]),
             seed: u64,
         ) {
-            let sizes = Sizes { heads, length, head_width, features };
+            let sizes = Sizes { heads, length, head_width, features, epsilon: 1e-4 };
             let x = numbers(seed, heads * length * head_width);
             let projection = numbers(!seed, features * head_width);
             for stabilizer in STABILIZERS {
@@ -386,6 +390,7 @@ mod tests {
             length: 3,
             head_width: 4,
             features: 5,
+            epsilon: 1e-4,
         };
         let (x, projection) = (numbers(1, 24), numbers(2, 20));
         let dy = numbers(3, 30);
@@ -417,6 +422,7 @@ mod tests {
             length: 1,
             head_width: 1,
             features: 1,
+            epsilon: 1e-4,
         };
         both(|| {
             let (x, projection) = ([10.0], [100.0]);
@@ -440,6 +446,7 @@ mod tests {
             length: 2,
             head_width: 1,
             features: 1,
+            epsilon: 1e-4,
         };
         let message =
             panic_of(|| forward(sizes, &[0.0], &[0.0], Stabilizer::RowMaximum, &mut [0.0; 2]));

@@ -89,6 +89,14 @@ impl Block {
         }
     }
 
+    /// Draws anew what is drawn anew at this step of training.
+    pub(crate) fn redraw(self, step: u64) -> Self {
+        Self {
+            attention: self.attention.map_body(|it| it.redraw(step)),
+            ..self
+        }
+    }
+
     /// `[batch, length, width]` to the same, as layer number `layer`.
     pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
         let x = self.attention.forward(x, pass, |attention, x, pass| {

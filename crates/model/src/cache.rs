@@ -2,6 +2,7 @@
 //! attention: growing keys and values, those within a window, the inputs of the last segment, or the other sequence's keys
 //! and values.
 
+use attentive_tensor::LinearState;
 use burn::tensor::Tensor;
 
 /// What all layers keep.
@@ -23,6 +24,7 @@ struct Layer {
 enum Kept {
     KeyValues(KeyValues),
     Segment(Segment),
+    State(State),
 }
 
 impl Cache {
@@ -57,7 +59,7 @@ impl Cache {
         });
         match kept {
             Kept::KeyValues(held) => held,
-            Kept::Segment(_) => panic!("cache: layer {layer} keeps a segment, not keys and values"),
+            other => panic!("cache: layer {layer} keeps no keys and values but {other:?}"),
         }
     }
 
@@ -76,9 +78,19 @@ impl Cache {
         });
         match kept {
             Kept::Segment(held) => held,
-            Kept::KeyValues(_) => {
-                panic!("cache: layer {layer} keeps keys and values, not a segment")
-            }
+            other => panic!("cache: layer {layer} keeps no segment but {other:?}"),
+        }
+    }
+
+    /// The state of a layer of linear attention.
+    ///
+    /// # Panics
+    /// When the layer keeps something else.
+    pub fn state(&mut self, layer: usize) -> &mut State {
+        let empty = || Kept::State(State::default());
+        match self.layer(layer).own.get_or_insert_with(empty) {
+            Kept::State(held) => held,
+            other => panic!("cache: layer {layer} keeps no state but {other:?}"),
         }
     }
 
@@ -96,6 +108,28 @@ impl Cache {
             self.layers.resize_with(layer + 1, Layer::default);
         }
         &mut self.layers[layer]
+    }
+}
+
+/// The sums of linear attention over all positions that have passed.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    held: Option<LinearState>,
+    passed: usize,
+}
+
+impl State {
+    /// The sums, to be put back, and over how many positions they are.
+    pub fn taken(&mut self) -> (Option<LinearState>, usize) {
+        (self.held.take(), self.passed)
+    }
+
+    /// The sums over so many positions.
+    pub fn put(&mut self, state: LinearState, passed: usize) {
+        *self = Self {
+            held: Some(state),
+            passed,
+        };
     }
 }
 

@@ -45,6 +45,27 @@ impl Initializer {
         param.set_require_grad(false)
     }
 
+    /// Numbers that training leaves as they are, made by `draw`.
+    pub fn frozen<const D: usize>(
+        &self,
+        shape: [usize; D],
+        draw: impl FnOnce(&Device) -> Tensor<D> + Send + Sync + 'static,
+    ) -> Param<Tensor<D>> {
+        Param::uninitialized(
+            ParamId::new(),
+            move |device, require_grad| draw(device).set_require_grad(require_grad),
+            self.device.clone(),
+            true,
+            Shape::from(shape),
+        )
+        .set_require_grad(false)
+    }
+
+    /// A seed for what a layer draws by itself.
+    pub fn seed(&mut self) -> u64 {
+        self.randomness.next_generator().random()
+    }
+
     fn lazy<const D: usize>(
         &self,
         shape: [usize; D],

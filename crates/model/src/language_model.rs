@@ -134,6 +134,16 @@ impl LanguageModel {
         self.tokens.weight.lazy_device()
     }
 
+    /// Draws anew what is drawn anew at this step of training: a Performer's features, if their settings say so.
+    #[must_use]
+    pub fn redraw(self, step: u64) -> Self {
+        let blocks = self.blocks.into_iter();
+        Self {
+            blocks: blocks.map(|block| block.redraw(step)).collect(),
+            ..self
+        }
+    }
+
     /// Logits of every position.
     pub fn forward(&self, input: Input, extras: Extras) -> Output {
         let Hidden {

@@ -23,7 +23,7 @@ mod sublayer;
 
 pub use attention::*;
 pub use block::{Block, BlockConfig, NormPlacement};
-pub use cache::{Cache, KeyValues, Segment};
+pub use cache::{Cache, KeyValues, Segment, State};
 pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
 pub use feed_forward::{
     Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,

@@ -42,6 +42,14 @@ impl<Body: Module> Sublayer<Body> {
         }
     }
 
+    /// The same around what `change` makes of the body.
+    pub(crate) fn map_body(self, change: impl FnOnce(Body) -> Body) -> Self {
+        Self {
+            body: change(self.body),
+            ..self
+        }
+    }
+
     /// Applies the sublayer; `body` says how its tenant is called.
     pub fn forward(
         &self,

@@ -3,7 +3,7 @@
 //! With features φ of queries and keys, `φq·φk` is an estimate of `exp(q·k / √head_width)`, up to factors that linear
 //! attention divides out. Values are those of the PyPI package performer-pytorch.
 
-use attentive_kernels::random_features::{EPSILON, LARGEST_EXPONENT};
+use attentive_kernels::random_features::LARGEST_EXPONENT;
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngCore;
 use serde::{Deserialize, Serialize};
@@ -25,13 +25,18 @@ pub enum Stabilizer {
     Constant,
 }
 
-/// `features^-1/2 · (exp(n x·w - n²|x|²/2 - stabilizer) + 1e-4)` for each row `w` of the projection, `n = head_width^-1/4`.
+/// `features^-1/2 · (exp(n x·w - n²|x|²/2 - stabilizer) + epsilon)` for each row `w` of the projection, `n = head_width^-1/4`.
 ///
 /// `x` is `[batch, heads, length, head_width]`, the projection `[features, head_width]`.
 ///
 /// # Panics
 /// When the shapes do not fit, or `x` has no width.
-pub fn random_features(x: Tensor<4>, projection: Tensor<2>, stabilizer: Stabilizer) -> Tensor<4> {
+pub fn random_features(
+    x: Tensor<4>,
+    projection: Tensor<2>,
+    stabilizer: Stabilizer,
+    epsilon: f64,
+) -> Tensor<4> {
     let [features, head_width] = projection.dims();
     assert!(
         x.dims()[3] == head_width && head_width > 0,
@@ -40,7 +45,7 @@ pub fn random_features(x: Tensor<4>, projection: Tensor<2>, stabilizer: Stabiliz
         projection.dims()
     );
     if fused::has_kernels(&x) {
-        return fused::random_features(x, projection, stabilizer);
+        return fused::random_features(x, projection, stabilizer, epsilon);
     }
     let scale = (head_width as f64).powf(-0.25);
     let ratio = (features as f64).powf(-0.5);
@@ -61,7 +66,7 @@ pub fn random_features(x: Tensor<4>, projection: Tensor<2>, stabilizer: Stabiliz
         Stabilizer::Constant => scores - half,
     };
     let exponents = exponents.clamp_max(LARGEST_EXPONENT);
-    (exponents.exp() + f64::from(EPSILON)) * ratio
+    (exponents.exp() + epsilon) * ratio
 }
 
 /// A projection for [`random_features`], `[features, head_width]`: blocks of orthogonal rows, each as long as a row of
@@ -184,9 +189,13 @@ mod tests {
             let error = |features: usize| {
                 let randomness = &mut Randomness::new(Purpose::Weights, 7, 0);
                 let projection = orthogonal_features(features, 16, randomness, &device);
-                let query =
-                    random_features(query.clone(), projection.clone(), Stabilizer::RowMaximum);
-                let key = random_features(key.clone(), projection, keys);
+                let query = random_features(
+                    query.clone(),
+                    projection.clone(),
+                    Stabilizer::RowMaximum,
+                    0.0,
+                );
+                let key = random_features(key.clone(), projection, keys, 0.0);
                 let ours = linear_attention(query, key, value.clone(), &mask, None).context;
                 (ours - exact.clone()).square().mean().into_scalar::<f32>()
             };

@@ -181,6 +181,7 @@ impl Trainer {
     fn step(&mut self) -> Result<Event, TrainingError> {
         let recipe = &self.recipe;
         let (step, passes) = (self.state.step, recipe.training.accumulation);
+        self.model = self.model.take().map(|model| model.redraw(step));
         let mut sum: Option<Gradients> = None;
         let mut loss = 0.0;
         for pass in 0..passes as u64 {

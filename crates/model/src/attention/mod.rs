@@ -12,11 +12,13 @@ mod argmax;
 mod big_bird;
 mod full;
 mod heads;
+mod linear;
 mod linformer;
 mod longformer;
 mod multi_head;
 mod nadaraya_watson;
 mod pattern;
+mod performer;
 mod place;
 mod reformer;
 mod scored;
@@ -35,6 +37,7 @@ pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
+pub use linear::{LinearAttentionConfig, LinearPattern};
 pub use linformer::{Linformer, LinformerConfig, LinformerSharing};
 pub use longformer::{Longformer, LongformerConfig};
 pub use multi_head::MultiHead;
@@ -42,6 +45,7 @@ pub use nadaraya_watson::{
     KernelShape, LearnWidth, NadarayaWatson, NadarayaWatsonConfig, OwnPosition,
 };
 pub use pattern::{Call, Context, Pattern, Projected};
+pub use performer::{Performer, PerformerConfig};
 pub use place::{Place, RelativePositions, Role, Widths};
 pub use reformer::{Reformer, ReformerConfig};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
@@ -87,6 +91,10 @@ kinds! {
     Scored(ScoredConfig),
     /// Every query takes the value of its best key.
     Argmax(ArgmaxConfig),
+    /// Sums of products of positive features.
+    Linear(LinearAttentionConfig),
+    /// The same with random features, which estimate the softmax.
+    Performer(PerformerConfig),
     /// Every query against a few slots that all positions are mapped to.
     Linformer(LinformerConfig),
     /// Weights that fall with the distance of queries and keys.
@@ -259,6 +267,15 @@ impl Attention {
     ) -> Result<Self, ConfigError> {
         config.validate("attention", place)?;
         Ok(config.settings().build(place, initial))
+    }
+
+    /// Draws anew what is drawn anew at this step of training.
+    #[must_use]
+    pub fn redraw(self, step: u64) -> Self {
+        match self {
+            Self::MultiHead(attention) => Self::MultiHead(attention.redraw(step)),
+            other => other,
+        }
     }
 
     /// Lets the queries gather.

@@ -65,6 +65,14 @@ impl MultiHead {
         Self { pattern, ..self }
     }
 
+    /// Draws anew what is drawn anew at this step of training.
+    pub(super) fn redraw(self, step: u64) -> Self {
+        Self {
+            pattern: self.pattern.redraw(step),
+            ..self
+        }
+    }
+
     /// Lets the queries gather.
     pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
         let AttentionInput {

@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::full::Softmax;
-use super::{Argmax, BigBird, Linformer, Role};
+use super::{Argmax, BigBird, LinearPattern, Linformer, Performer, Role};
 use crate::{AttentionSite, Pass};
 
 /// How projected heads meet.
@@ -23,6 +23,10 @@ pub enum Pattern {
     Linformer(Linformer),
     /// Softmax over blocks: those near, the ends and a few drawn ones.
     BigBird(BigBird),
+    /// Sums of products of positive features.
+    Linear(LinearPattern),
+    /// The same with random features.
+    Performer(Performer),
 }
 
 impl Pattern {
@@ -33,6 +37,16 @@ impl Pattern {
             Self::Argmax(pattern) => pattern.attend(heads, call),
             Self::Linformer(pattern) => pattern.attend(heads, call),
             Self::BigBird(pattern) => pattern.attend(heads, call),
+            Self::Linear(pattern) => pattern.attend(heads, call),
+            Self::Performer(pattern) => pattern.attend(heads, call),
+        }
+    }
+
+    /// Draws anew what is drawn anew at this step of training.
+    pub(super) fn redraw(self, step: u64) -> Self {
+        match self {
+            Self::Performer(pattern) => Self::Performer(pattern.redraw(step)),
+            other => other,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Settings of every kind of attention, small enough for finite differences. A new kind adds its line here.
 
-#[allow(dead_code)] // until the last kinds are in
 /// How far a kind's gradient can be compared with finite differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradient {
@@ -61,6 +60,9 @@ pub const EXAMPLES: &[Example] = &[
     example("nadaraya-watson, boxcar", r#"{ "kind": "nadaraya_watson", "kernel": "boxcar", "width": 6.1 }"#),
     example("nadaraya-watson, constant", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
+    example("linear", r#"{ "kind": "linear", "heads": 4, "key_value_heads": 2 }"#),
+    example("linear, softplus", r#"{ "kind": "linear", "heads": 4, "map": "softplus", "bias": true }"#),
+    example("performer", r#"{ "kind": "performer", "heads": 4, "features": 9 }"#),
     example("longformer", r#"{ "kind": "longformer", "heads": 4, "window": 4, "bias": true }"#),
     example("longformer, dilated", r#"{ "kind": "longformer", "heads": 4, "window": 4, "dilation": 3 }"#),
     example("longformer, global", r#"{ "kind": "longformer", "heads": 4, "key_value_heads": 2, "window": 2, "globals": 2 }"#),

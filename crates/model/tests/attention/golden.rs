@@ -12,6 +12,7 @@ use attentive_model::{
 };
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use serde_json::Value;
 
 use crate::setting::{Asker, gap};
 
@@ -25,15 +26,16 @@ fn every_kind_gives_what_independent_implementations_give() {
     for path in cases() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let golden = Golden::open(&path);
-        if serde_json::from_str::<AttentionConfig>(&golden.words["config"]).is_err() {
-            println!("skip {name}");
+        // The reference lets a causal output feel later keys through what it adds to features; ours does not, by design.
+        // Its case without that is compared.
+        if name == "performer_causal" {
             continue;
-        } // TODO remove
+        }
         let [values, gradients] = golden.compare(&name);
         println!("{name:36} values {values:.1e}  gradients {gradients:.1e}");
         least.insert(name, [values, gradients]);
     }
-    assert!(least.len() >= 12, "{} cases are there", least.len());
+    assert!(least.len() >= 62, "{} cases are there", least.len());
     for (name, [values, gradients]) in least {
         assert!(values < VALUES, "{name}: values differ by {values}");
         assert!(
@@ -92,7 +94,12 @@ impl Golden {
     }
 
     fn config(&self) -> AttentionConfig {
-        serde_json::from_str(&self.words["config"]).unwrap()
+        let mut words: Value = serde_json::from_str(&self.words["config"]).unwrap();
+        if let Some(epsilons) = self.words.get("epsilons") {
+            let epsilons: Value = serde_json::from_str(epsilons).unwrap();
+            words["epsilon"] = epsilons["features"].clone();
+        }
+        serde_json::from_value(words).unwrap()
     }
 
     fn layer(&self) -> Attention {

@@ -220,11 +220,13 @@ pub(crate) fn random_features(
     x: Tensor<4>,
     projection: Tensor<2>,
     stabilizer: Stabilizer,
+    epsilon: f64,
 ) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::fused_random_features(
         x.into_dispatch(),
         projection.into_dispatch(),
         stabilizer,
+        epsilon,
     ))
 }
 

@@ -54,13 +54,14 @@ impl Backward<Flex, 1> for Mapped {
     }
 }
 
-fn sizes(x: &FlexTensor, projection: &FlexTensor) -> random_features::Sizes {
+fn sizes(x: &FlexTensor, projection: &FlexTensor, epsilon: f64) -> random_features::Sizes {
     let shape = x.layout().shape();
     random_features::Sizes {
         heads: shape[0] * shape[1],
         length: shape[2],
         head_width: shape[3],
         features: projection.layout().shape()[0],
+        epsilon: epsilon as f32,
     }
 }
 
@@ -68,9 +69,10 @@ pub(super) fn random(
     x: &FlexTensor,
     projection: &FlexTensor,
     stabilizer: Stabilizer,
+    epsilon: f64,
 ) -> FlexTensor {
     let (x, projection) = (dense(x), dense(projection));
-    let sizes = sizes(&x, &projection);
+    let sizes = sizes(&x, &projection, epsilon);
     let mut y = buffer(sizes.heads * sizes.length * sizes.features);
     let stabilizer = match stabilizer {
         Stabilizer::RowMaximum => random_features::Stabilizer::RowMaximum,
@@ -86,15 +88,17 @@ pub(super) fn random_tracked<C: CheckpointStrategy>(
     x: Tracked<C>,
     projection: Tracked<C>,
     stabilizer: Stabilizer,
+    epsilon: f64,
 ) -> Tracked<C> {
     let (x, x_node) = x.into_parts();
     let (projection, projection_node) = projection.into_parts();
     let (x, projection) = (dense(&x), dense(&projection));
-    let y = random(&x, &projection, stabilizer);
+    let y = random(&x, &projection, stabilizer, epsilon);
     let state = || Saved {
         x,
         projection,
         y: y.clone(),
+        epsilon,
     };
     let nodes = [x_node, projection_node];
     record::<C, _, 2>(RandomFeatures, nodes, y.clone(), state)
@@ -108,13 +112,19 @@ struct Saved {
     x: FlexTensor,
     projection: FlexTensor,
     y: FlexTensor,
+    epsilon: f64,
 }
 
 impl Backward<Flex, 2> for RandomFeatures {
     type State = Saved;
 
     fn backward(self, ops: Ops<Saved, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let Saved { x, projection, y } = ops.state;
+        let Saved {
+            x,
+            projection,
+            y,
+            epsilon,
+        } = ops.state;
         // The gradient of the scores takes its place.
         let mut dy = into_dense(gradients.consume::<Flex>(&ops.node));
         let [x_parent, projection_parent] = &ops.parents;
@@ -122,7 +132,7 @@ impl Backward<Flex, 2> for RandomFeatures {
         let mut dprojection =
             (projection_parent.as_ref()).map(|_| buffer(numbers(&projection).len()));
         random_features::backward(
-            sizes(&x, &projection),
+            sizes(&x, &projection, epsilon),
             [numbers(&x), numbers(&projection), numbers(&y)],
             dy.storage_mut::<f32>(),
             random_features::Gradients {

@@ -146,6 +146,7 @@ pub(crate) trait FusedOps: Backend {
         x: FloatTensor<Self>,
         projection: FloatTensor<Self>,
         stabilizer: Stabilizer,
+        epsilon: f64,
     ) -> FloatTensor<Self>;
 
     /// Mean cross-entropy of rows.
@@ -324,8 +325,9 @@ impl FusedOps for Flex {
         x: FlexTensor,
         projection: FlexTensor,
         stabilizer: Stabilizer,
+        epsilon: f64,
     ) -> FlexTensor {
-        let y = features::random(&x, &projection, stabilizer);
+        let y = features::random(&x, &projection, stabilizer, epsilon);
         recycle([x]);
         y
     }
@@ -473,8 +475,9 @@ impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
         x: FloatTensor<Self>,
         projection: FloatTensor<Self>,
         stabilizer: Stabilizer,
+        epsilon: f64,
     ) -> FloatTensor<Self> {
-        features::random_tracked::<C>(x, projection, stabilizer)
+        features::random_tracked::<C>(x, projection, stabilizer, epsilon)
     }
 
     fn fused_cross_entropy(

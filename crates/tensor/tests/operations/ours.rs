@@ -167,7 +167,7 @@ impl Pass<'_> {
             }
             Operation::RandomFeatures { stabilizer } => {
                 let (x, projection) = (self.input("x"), self.input("projection"));
-                self.output(random_features(x, projection, *stabilizer));
+                self.output(random_features(x, projection, *stabilizer, 1e-4));
             }
             _ => self.run_at_any_rank(),
         }

@@ -502,7 +502,7 @@ fn linear_attentions(refuse: Refuse) {
             "random_features",
             holds,
             Box::new(move || {
-                random_features(ones(x), ones(projection), Stabilizer::Constant);
+                random_features(ones(x), ones(projection), Stabilizer::Constant, 1e-4);
             }),
         );
     }

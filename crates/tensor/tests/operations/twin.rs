@@ -367,6 +367,7 @@ fn random_features(stabilizer: Stabilizer, x: &Array, projection: &Array) -> Vec
         length,
         head_width,
         features: projection.shape[0],
+        epsilon: 1e-4,
     };
     let stabilizer = match stabilizer {
         Stabilizer::RowMaximum => kernels::random_features::Stabilizer::RowMaximum,

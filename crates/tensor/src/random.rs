@@ -11,10 +11,10 @@ pub enum Purpose {
     Weights,
     /// What a pass drops.
     Dropout,
-    /// Who meets whom in an attention whose pattern is drawn.
-    Pattern,
     /// Numbers of a model that are drawn once and never trained.
     Frozen,
+    /// Who meets whom in an attention whose pattern is drawn.
+    Pattern,
 }
 
 /// Hands out one generator per site of a pass, in the order in which the sites ask.

@@ -31,6 +31,7 @@ REFERENCES = [
     "longformer",
     "big_bird",
     "reformer",
+    "nadaraya_watson",
 ]
 
 

@@ -236,7 +236,38 @@ def transformer_xl(file: File):
     return file.out(weights @ v), weights
 
 
-RULES = [full, scored, argmax, linformer, performer, linear, longformer, big_bird, reformer, transformer_xl]
+def nadaraya_watson(file: File):
+    queries = file["queries"]
+    keys, values = file.tensors.get("keys", queries), file.tensors.get("values", queries)
+    log_width = file.parameter("log_width")
+    width = file.config["width"] if log_width is None else log_width.exp()
+    squares = ((queries[:, :, None] - keys[:, None]) ** 2).sum(-1)[:, None] / width**2
+    seen = file.seen()
+    if file.config.get("own") == "left_out":
+        seen = seen & ~torch.eye(file.length, dtype=torch.bool)
+    if file.config["kernel"] == "gaussian":
+        weights = softmax(-squares / 2, seen)
+    else:
+        kernels = {"boxcar": squares < 1, "epanechnikov": F.relu(1 - squares), "constant": squares >= 0}
+        weights = kernels[file.config["kernel"]] * seen.to(squares.dtype)
+        sums = weights.sum(-1, keepdim=True)
+        weights = weights / torch.where(sums == 0, 1.0, sums)
+    return weights[:, 0] @ values, weights
+
+
+RULES = [
+    full,
+    scored,
+    argmax,
+    linformer,
+    performer,
+    linear,
+    longformer,
+    big_bird,
+    reformer,
+    transformer_xl,
+    nadaraya_watson,
+]
 
 
 def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
@@ -244,7 +275,10 @@ def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
     file = File(path, dtype)
     rule = {rule.__name__: rule for rule in RULES}[file.config["kind"]]
     output, weights = rule(file)
-    gradients = torch.autograd.grad((output * file["upstream"]).sum(), list(file.leaves.values()))
+    # A kernel of steps sends nothing back to queries and keys.
+    gradients = torch.autograd.grad(
+        (output * file["upstream"]).sum(), list(file.leaves.values()), allow_unused=True, materialize_grads=True
+    )
     rows = file.tensors.get("rows_compared", torch.full((file.batch,), file.length))
     compared = torch.arange(file.length) < rows[:, None]
     forward = [relative(output[compared], file["output"][compared])]

@@ -12,6 +12,9 @@ use crate::{Cache, DistanceBias, Observer, Site};
 pub struct Pass<'a> {
     /// Where padding leaves real positions, one range per batch row, counted from the first position of the cache.
     pub real: Option<Vec<Range<usize>>>,
+    /// Which positions see all and are seen by all, in order, one list per batch row. Of use to Longformer's attention, which
+    /// adds them to those of its settings.
+    pub globals: Option<Vec<Vec<usize>>>,
     /// The angles of rotary positions, where the model has them.
     pub rotary: Option<RotaryAngles>,
     /// The biases by distance, where the positions are such. A layer asks for those of its own queries and keys.

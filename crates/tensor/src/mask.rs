@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use attentive_kernels::attention::BlockPattern;
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use burn::tensor::{Bool, Device, Shape, Tensor, TensorData};
 
 /// Which keys each query may attend to.
 ///
@@ -83,6 +83,19 @@ impl Mask {
                 .keys
                 .as_ref()
                 .is_none_or(|keys| keys[row].contains(&key))
+    }
+
+    /// Scores `[batch, heads, queries, keys]` with minus infinity at the forbidden pairs.
+    pub(crate) fn hide(&self, scores: Tensor<4>) -> Tensor<4> {
+        let [batch, heads, queries, keys] = scores.dims();
+        match self.forbidden(batch, queries, keys, &scores.device()) {
+            Some(forbidden) => {
+                // A `Shape` and not an array, of which burn refuses a size of zero.
+                let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
+                scores.mask_fill(forbidden, f32::NEG_INFINITY)
+            }
+            None => scores,
+        }
     }
 
     /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of forbidden pairs, or nothing when all pairs are allowed.

@@ -11,6 +11,8 @@ pub enum Purpose {
     Weights,
     /// What a pass drops.
     Dropout,
+    /// Who meets whom in an attention whose pattern is drawn.
+    Pattern,
     /// Numbers of a model that are drawn once and never trained.
     Frozen,
 }

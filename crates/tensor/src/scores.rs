@@ -3,7 +3,7 @@
 //! A bias of keys or of distances stays as small as the length where a matrix of pairs grows with its square: ALiBi (Press
 //! et al. 2022) and the buckets of T5 (Raffel et al. 2020) are biases of distances.
 
-use burn::tensor::{Int, Shape, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::Mask;
 use crate::exactly::Exactly;
@@ -127,10 +127,18 @@ impl Scores {
     }
 
     /// The scores themselves, `[batch, heads, queries, keys]`: minus infinity where nothing may be seen.
-    pub fn composed(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+    ///
+    /// # Panics
+    /// When the shapes do not fit each other or the mask.
+    pub fn of(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+        self.check("scores", &query, &key);
+        self.composed(query, key)
+    }
+
+    /// The same of operands that were found to fit.
+    pub(crate) fn composed(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, head_width] = query.dims();
         let [_, key_value_heads, keys, _] = key.dims();
-        let device = query.device();
         let group = heads / key_value_heads;
         let products = (query * self.scale)
             .reshape(Exactly([
@@ -145,13 +153,6 @@ impl Scores {
             Some(bias) => products + bias.of_pairs(queries, keys),
             None => products,
         };
-        match self.mask.forbidden(batch, queries, keys, &device) {
-            Some(forbidden) => {
-                // A `Shape` and not an array, of which burn refuses a size of zero.
-                let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
-                products.mask_fill(forbidden, f32::NEG_INFINITY)
-            }
-            None => products,
-        }
+        self.mask.hide(products)
     }
 }

@@ -1,6 +1,6 @@
 //! Softmax over the last axis; a row of nothing but minus infinity gives zeros instead of NaN.
 
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::Tensor;
 
 use crate::{Mask, fused};
 
@@ -25,7 +25,7 @@ pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 /// # Panics
 /// When the mask does not fit the scores.
 pub fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
-    let [batch, heads, queries, keys] = scores.dims();
+    let batch = scores.dims()[0];
     if let Some(ranges) = mask.keys() {
         assert_eq!(
             ranges.len(),
@@ -35,14 +35,5 @@ pub fn masked_softmax(scores: Tensor<4>, mask: &Mask) -> Tensor<4> {
             scores.dims()
         );
     }
-    softmax(
-        match mask.forbidden(batch, queries, keys, &scores.device()) {
-            Some(forbidden) => {
-                // A `Shape` and not an array, of which burn refuses a size of zero.
-                let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
-                scores.mask_fill(forbidden, f32::NEG_INFINITY)
-            }
-            None => scores,
-        },
-    )
+    softmax(mask.hide(scores))
 }

@@ -237,7 +237,7 @@ impl Group<'_> {
         while first < before.end {
             let many = first..before.end.min(first + MANY);
             first = many.end;
-            self.widen::<S>(many.clone(), buffers.values);
+            self.widen(many.clone(), buffers.values);
             self.join_keys(simd, many, buffers);
         }
         for index in 0..self.plan.chunks() {
@@ -298,7 +298,7 @@ impl Group<'_> {
 
     /// Rows of values with a one behind each.
     #[inline(always)]
-    fn widen<S: Simd>(&self, keys: Range<usize>, out: &mut [f32]) {
+    fn widen(&self, keys: Range<usize>, out: &mut [f32]) {
         let width = self.shape.value_width;
         for (out, key) in out.chunks_exact_mut(width + 1).zip(keys) {
             out[..width].copy_from_slice(self.value.row(key));
@@ -367,7 +367,7 @@ impl Group<'_> {
         let features = self.shape.head_width;
         let wide = self.shape.value_width + 1;
         let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
-        self.widen::<S>(keys.clone(), buffers.values);
+        self.widen(keys.clone(), buffers.values);
         let view = self.key.view(keys.clone());
         // SAFETY: the view checks that all rows lie in their slice, and so many wide rows were just made.
         let (key_panels, value_columns) = unsafe {
@@ -420,7 +420,7 @@ impl Group<'_> {
         let (features, width) = (self.shape.head_width, self.shape.value_width);
         let wide = width + 1;
         let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
-        self.widen::<S>(keys.clone(), buffers.values);
+        self.widen(keys.clone(), buffers.values);
         if !keys.is_empty() {
             self.later_queries(simd, keys.clone(), buffers);
         }

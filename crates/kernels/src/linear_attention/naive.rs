@@ -30,11 +30,10 @@ pub fn forward(shape: &Shape, [query, key, value]: [Heads; 3], options: &Options
         let (mut context, mut denominator) = (vec![0.0; width], 0.0);
         if let Some(start) = options.start {
             let index = batch * shape.key_value_heads + shared;
-            for feature in 0..features {
-                let at = index * features + feature;
-                denominator += q[feature] * f64::from(start.totals[at]);
+            for (q, at) in q.iter().zip(index * features..) {
+                denominator += q * f64::from(start.totals[at]);
                 for (column, sum) in context.iter_mut().enumerate() {
-                    *sum += q[feature] * f64::from(start.sums[at * width + column]);
+                    *sum += q * f64::from(start.sums[at * width + column]);
                 }
             }
         }

@@ -287,10 +287,10 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
     ];
     let data = [&inputs.query, &inputs.key, &inputs.value].map(Clone::clone);
     for order in [Order::Any, Order::Causal] {
-        for keys in [None, Some([1..4])] {
+        for keys in [None, Some(1..4)] {
             let options = Options {
                 order,
-                keys: keys.as_ref().map(|it| &it[..]),
+                keys: keys.as_ref().map(std::slice::from_ref),
                 start: Some(State {
                     sums: &inputs.sums,
                     totals: &inputs.totals,

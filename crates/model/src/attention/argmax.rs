@@ -55,24 +55,23 @@ impl Argmax {
             bias: call.bias(&heads),
             ..Scores::new(call.mask(dropped), call.scale(&heads))
         };
-        let scores = scores.composed(heads.query, heads.key);
-        call.weigh(straight_through(scores), heads.value)
+        let weights = straight_through(scores.of(heads.query, heads.key));
+        call.weigh(weights, heads.value)
     }
 }
 
 /// Ones at the best scores, with the gradient of their softmax.
 fn straight_through(scores: Tensor<4>) -> Tensor<4> {
     let keys = scores.dims()[3];
-    // A `Shape` and not an array, of which burn refuses a size of zero.
-    let pairs = Shape::from(scores.dims());
     let device = scores.device();
     let soft = softmax(scores.clone());
     let scores = scores.detach();
     let empty = scores.clone().max_dim(3).equal_scalar(f32::NEG_INFINITY);
     let places = Tensor::<1, Int>::arange(0..keys as i64, &device).reshape([1, 1, 1, keys]);
-    let best = scores.clone().argmax(3).expand(pairs.clone());
-    let hard = best.equal(places.expand(pairs.clone())).float();
-    let hard = hard.mask_fill(empty.expand(pairs), 0.0);
+    let all = || Shape::from(scores.dims());
+    let best = scores.clone().argmax(3).expand(all());
+    let hard = best.equal(places.expand(all())).float();
+    let hard = hard.mask_fill(empty.expand(all()), 0.0);
     // The difference is exactly zero, so it must come first: one and a share, less the share, need not be one.
     hard + (soft.clone() - soft.detach())
 }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Mask, Scores};
+use attentive_tensor::{Mask, Scores, linear};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, Shape, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -125,15 +125,20 @@ enum LengthMap {
 impl LengthMap {
     /// `[batch, key_value_heads, keys, head_width]` to `[batch, key_value_heads, projected_length, head_width]`
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let [batch, _, keys, _] = x.dims();
-        let map: Tensor<4> = match self {
-            Self::OfAllHeads(map) => map.val().narrow(1, 0, keys).unsqueeze(),
-            Self::OfEachHead(map) => map.val().narrow(2, 0, keys).unsqueeze(),
-        };
-        // Said and not left to the product: with no sequences at all, Flex reads beyond its operands.
-        let [_, heads, projected, _] = map.dims();
-        map.expand(Shape::from([batch, heads, projected, keys]))
-            .matmul(x)
+        let [batch, heads, keys, _] = x.dims();
+        match self {
+            Self::OfAllHeads(map) => {
+                let map = map.val().narrow(1, 0, keys);
+                linear(x.swap_dims(2, 3), map, None).swap_dims(2, 3)
+            }
+            Self::OfEachHead(map) => {
+                let map = map.val().narrow(2, 0, keys).unsqueeze::<4>();
+                let slots = map.dims()[2];
+                // Said for each sequence: left to itself, burn's product of one and no sequences reads what is not there.
+                let map = map.expand(Shape::from([batch, heads, slots, keys]));
+                map.matmul(x)
+            }
+        }
     }
 }
 
@@ -182,5 +187,5 @@ fn padding(real: &[Range<usize>], x: &Tensor<4>) -> Tensor<4, Bool> {
         .iter()
         .flat_map(|real| (0..keys).map(|key| !real.contains(&key)));
     let padded = TensorData::new(padded.collect::<Vec<bool>>(), [batch, 1, keys, 1]);
-    Tensor::<4, Bool>::from_data(padded, &x.device()).expand(x.dims())
+    Tensor::<4, Bool>::from_data(padded, &x.device()).expand(x.shape())
 }

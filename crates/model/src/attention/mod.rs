@@ -9,9 +9,11 @@
 //! ```
 
 mod argmax;
+mod big_bird;
 mod full;
 mod heads;
 mod linformer;
+mod longformer;
 mod multi_head;
 mod nadaraya_watson;
 mod pattern;
@@ -19,6 +21,7 @@ mod place;
 mod reformer;
 mod scored;
 mod settings;
+mod sight;
 mod sliding_window;
 mod transformer_xl;
 
@@ -29,9 +32,11 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 pub use argmax::{Argmax, ArgmaxConfig};
+pub use big_bird::{BigBird, BigBirdConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
 pub use linformer::{Linformer, LinformerConfig, LinformerSharing};
+pub use longformer::{Longformer, LongformerConfig};
 pub use multi_head::MultiHead;
 pub use nadaraya_watson::{
     KernelShape, LearnWidth, NadarayaWatson, NadarayaWatsonConfig, OwnPosition,
@@ -88,6 +93,10 @@ kinds! {
     NadarayaWatson(NadarayaWatsonConfig),
     /// A segment and a memory of earlier ones, by content and distance.
     TransformerXl(TransformerXlConfig),
+    /// A window, and positions that see all.
+    Longformer(LongformerConfig),
+    /// Blocks: those near, the ends and a few drawn ones.
+    BigBird(BigBirdConfig),
     /// Vectors that hash alike.
     Reformer(ReformerConfig),
 }
@@ -235,6 +244,8 @@ pub enum Attention {
     NadarayaWatson(NadarayaWatson),
     /// A segment and a memory of earlier ones.
     TransformerXl(TransformerXl),
+    /// A window, and positions that see all.
+    Longformer(Longformer),
     /// Vectors that hash alike.
     Reformer(Reformer),
 }
@@ -260,6 +271,7 @@ impl Attention {
             Self::Scored(attention) => attention.forward(input, pass),
             Self::NadarayaWatson(attention) => attention.forward(input, pass),
             Self::TransformerXl(attention) => attention.forward(input, pass),
+            Self::Longformer(attention) => attention.forward(input, pass),
             Self::Reformer(attention) => attention.forward(input, pass),
         }
     }

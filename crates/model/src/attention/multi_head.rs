@@ -59,6 +59,12 @@ impl MultiHead {
         &self.pattern
     }
 
+    /// The same layer around another pattern.
+    #[must_use]
+    pub fn with_pattern(self, pattern: Pattern) -> Self {
+        Self { pattern, ..self }
+    }
+
     /// Lets the queries gather.
     pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
         let AttentionInput {
@@ -73,7 +79,10 @@ impl MultiHead {
         };
         let heads = match (self.role, memory) {
             (Role::Cross, Some(memory)) => self.project_two(queries, memory, layer, pass),
-            (Role::Bidirectional | Role::Causal, None) => self.project_one(queries, pass),
+            (Role::Bidirectional | Role::Causal, None) => {
+                let maps = [&self.query, &self.key, &self.value];
+                project(queries, maps, &self.heads, self.head_width, pass)
+            }
             (role, _) => {
                 panic!("multi-head attention: {role:?} attention and its memory do not fit")
             }
@@ -96,23 +105,6 @@ impl MultiHead {
         }
     }
 
-    /// Heads of a sequence that looks at itself.
-    fn project_one(&self, x: Tensor<3>, pass: &Pass) -> Projected {
-        let maps = [&self.query, &self.key, &self.value].map(Linear::operands);
-        let [query, key, value] = three_linears(x, maps);
-        let shared = self.heads.key_value_heads();
-        let mut heads = Projected {
-            query: self.split(query, self.heads.heads),
-            key: self.split(key, shared),
-            value: self.split(value, shared),
-        };
-        if let Some(angles) = &pass.rotary {
-            heads.query = rotary(heads.query, angles);
-            heads.key = rotary(heads.key, angles);
-        }
-        heads
-    }
-
     /// Heads of a sequence that looks at another, whose keys and values a cache keeps from the first pass on.
     fn project_two(
         &self,
@@ -124,8 +116,8 @@ impl MultiHead {
         let shared = self.heads.key_value_heads();
         let project = || {
             (
-                self.split(self.key.forward(memory.keys), shared),
-                self.split(self.value.forward(memory.values), shared),
+                split(self.key.forward(memory.keys), shared, self.head_width),
+                split(self.value.forward(memory.values), shared, self.head_width),
             )
         };
         let (key, value) = match pass.cache.as_deref_mut() {
@@ -133,16 +125,42 @@ impl MultiHead {
             None => project(),
         };
         Projected {
-            query: self.split(self.query.forward(queries), self.heads.heads),
+            query: split(
+                self.query.forward(queries),
+                self.heads.heads,
+                self.head_width,
+            ),
             key,
             value,
         }
     }
+}
 
-    /// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`
-    fn split(&self, x: Tensor<3>, heads: usize) -> Tensor<4> {
-        let [batch, length, _] = x.dims();
-        x.reshape([batch, length, heads, self.head_width])
-            .swap_dims(1, 2)
+/// Heads of a sequence that looks at itself, by the maps of queries, keys and values.
+pub(super) fn project(
+    x: Tensor<3>,
+    maps: [&Linear; 3],
+    heads: &HeadsConfig,
+    head_width: usize,
+    pass: &Pass,
+) -> Projected {
+    let [query, key, value] = three_linears(x, maps.map(Linear::operands));
+    let shared = heads.key_value_heads();
+    let mut heads = Projected {
+        query: split(query, heads.heads, head_width),
+        key: split(key, shared, head_width),
+        value: split(value, shared, head_width),
+    };
+    if let Some(angles) = &pass.rotary {
+        heads.query = rotary(heads.query, angles);
+        heads.key = rotary(heads.key, angles);
     }
+    heads
+}
+
+/// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`
+fn split(x: Tensor<3>, heads: usize, head_width: usize) -> Tensor<4> {
+    let [batch, length, _] = x.dims();
+    x.reshape([batch, length, heads, head_width])
+        .swap_dims(1, 2)
 }

@@ -17,7 +17,7 @@
 use attentive_tensor::{Mask, masked_softmax};
 use burn::module::{Module, Param};
 use burn::tensor::activation::relu;
-use burn::tensor::{Bool, Shape, Tensor, TensorData};
+use burn::tensor::{Bool, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
@@ -236,6 +236,14 @@ impl NadarayaWatson {
         }
     }
 
+    /// The distance that counts as one, as it is now.
+    pub fn width(&self) -> f64 {
+        match &self.log_width {
+            Some(log_width) => f64::from(log_width.val().into_scalar::<f32>()).exp(),
+            None => self.width,
+        }
+    }
+
     /// The squares of distances over width, `[batch, 1, queries, keys]`.
     fn squares(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         let [batch, _, queries, width] = query.dims();
@@ -262,17 +270,21 @@ impl NadarayaWatson {
         }
         let mut kernels = match self.kernel {
             KernelShape::Epanechnikov => relu(1.0 - squares),
-            KernelShape::Boxcar => squares.detach().lower_scalar(1.0).float(),
-            KernelShape::Constant | KernelShape::Gaussian => squares.detach().ones_like(),
+            KernelShape::Boxcar => {
+                let near = squares.clone().lower_scalar(1.0);
+                filled(squares, near)
+            }
+            KernelShape::Constant | KernelShape::Gaussian => {
+                let all = squares.clone().lower_equal_scalar(f32::INFINITY);
+                filled(squares, all)
+            }
         };
         if let Some(own) = own {
             kernels = kernels.mask_fill(own, 0.0);
         }
         if let Some(forbidden) = mask.forbidden(batch, queries, keys, &kernels.device()) {
-            kernels = kernels.mask_fill(
-                forbidden.expand(Shape::from([batch, 1, queries, keys])),
-                0.0,
-            );
+            let forbidden = forbidden.expand(kernels.shape());
+            kernels = kernels.mask_fill(forbidden, 0.0);
         }
         let sums = kernels.clone().sum_dim(3);
         let empty = sums.clone().equal_scalar(0.0);
@@ -280,13 +292,20 @@ impl NadarayaWatson {
     }
 }
 
+/// One for these pairs and zero for the others. Queries and keys get a gradient of zeros, where made of nothing they would
+/// get none.
+fn filled(squares: Tensor<4>, ones: Tensor<4, Bool>) -> Tensor<4> {
+    squares
+        .mask_fill(ones.clone(), 1.0)
+        .mask_fill(ones.bool_not(), 0.0)
+}
+
 /// The pairs of a position with itself, for `[batch, 1, queries, keys]`; the queries are the last of the keys' positions.
 fn own_pairs(squares: &Tensor<4>) -> Tensor<4, Bool> {
-    let [batch, _, queries, keys] = squares.dims();
+    let [_, _, queries, keys] = squares.dims();
     let pairs = (0..queries)
         .flat_map(|query| (0..keys).map(move |key| key + queries == query + keys))
         .collect::<Vec<bool>>();
     let pairs = TensorData::new(pairs, [1, 1, queries, keys]);
-    Tensor::<4, Bool>::from_data(pairs, &squares.device())
-        .expand(Shape::from([batch, 1, queries, keys]))
+    Tensor::<4, Bool>::from_data(pairs, &squares.device()).expand(squares.shape())
 }

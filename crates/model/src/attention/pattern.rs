@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::full::Softmax;
-use super::{Argmax, Linformer, Role};
+use super::{Argmax, BigBird, Linformer, Role};
 use crate::{AttentionSite, Pass};
 
 /// How projected heads meet.
@@ -21,6 +21,8 @@ pub enum Pattern {
     Argmax(Argmax),
     /// Softmax over slots that are mapped from all positions.
     Linformer(Linformer),
+    /// Softmax over blocks: those near, the ends and a few drawn ones.
+    BigBird(BigBird),
 }
 
 impl Pattern {
@@ -30,6 +32,7 @@ impl Pattern {
             Self::Softmax(pattern) => pattern.attend(heads, call),
             Self::Argmax(pattern) => pattern.attend(heads, call),
             Self::Linformer(pattern) => pattern.attend(heads, call),
+            Self::BigBird(pattern) => pattern.attend(heads, call),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The checks, and the suite that runs them over every example × every role that builds.
 
-use attentive_model::{AttentionConfig, CacheSize, Memory, Role};
+use attentive_model::{AttentionConfig, AttentionOutput, CacheSize, Memory, Role};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 
@@ -305,7 +305,13 @@ fn cached(setting: &Setting, about: &str) -> bool {
 
 fn weights(setting: &Setting, about: &str) -> bool {
     let x = noise([BATCH, LENGTH, WIDTH], 1, &Device::flex());
-    let Some(weights) = setting.weights(x) else {
+    let AttentionOutput { output, weights } = setting.observed(x.clone());
+    let gap = gap(setting.output(x), output);
+    assert!(
+        gap < 1e-5,
+        "{about}: looking on changes the output by {gap}"
+    );
+    let Some(weights) = weights else {
         return false;
     };
     let [batch, _, queries, _] = weights.dims();

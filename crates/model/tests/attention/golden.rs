@@ -2,15 +2,18 @@
 //! outputs and gradients of each kind in the words of our settings.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::TensorFile;
 use attentive_model::{
     Attention, AttentionConfig, AttentionInput, Cache, DistanceBias, Initializer, Memory,
-    Parameter, Pass, Place, Role, Widths, parameters, replace_parameters,
+    Parameter, Pass, Pattern, Place, Role, Widths, parameters, replace_parameters,
 };
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
+
+use crate::setting::{Asker, gap};
 
 /// Outputs, and weights where the reference has them.
 const VALUES: f32 = 1e-5;
@@ -108,19 +111,55 @@ impl Golden {
             Attention::new(&config, &place, &mut Initializer::new(1, &self.device)).unwrap();
         let mut values = HashMap::new();
         for Parameter { name, .. } in parameters(&layer) {
-            let given = self.given(&name);
-            values.insert(name, self.data(&given));
+            if let Some(given) = self.given(&name) {
+                values.insert(name, self.data(&given));
+            }
         }
-        replace_parameters(layer, values)
+        self.with_given_blocks(replace_parameters(layer, values))
+    }
+
+    /// The layer with the random blocks that the reference drew, where it drew some.
+    fn with_given_blocks(&self, layer: Attention) -> Attention {
+        let Some(&[heads, blocks, count]) = self.file.shape("random_blocks") else {
+            return layer;
+        };
+        let given = self.file.integers("random_blocks").unwrap();
+        let of = |head: usize, block: usize| {
+            let from = (head * blocks + block) * count;
+            given[from..from + count].iter().map(|it| *it as usize)
+        };
+        let of_head = |head| (0..blocks).map(|block| of(head, block).collect()).collect();
+        let plan = (0..heads).map(of_head).collect();
+        let Attention::MultiHead(layer) = layer else {
+            panic!("only heads have random blocks");
+        };
+        let Pattern::BigBird(pattern) = layer.pattern().clone() else {
+            panic!("only BigBird has random blocks");
+        };
+        let pattern = Pattern::BigBird(pattern.with_random_blocks(plan));
+        Attention::MultiHead(layer.with_pattern(pattern))
+    }
+
+    /// The global positions of each row, where the file has them as flags.
+    fn globals(&self) -> Option<Vec<Vec<usize>>> {
+        let length = self.width("globals")?;
+        let flags = self.file.integers("globals").unwrap();
+        let of_row = |row: &[i64]| {
+            let positions = row.iter().enumerate().filter(|(_, flag)| **flag != 0);
+            positions.map(|(position, _)| position).collect()
+        };
+        Some(flags.chunks(length).map(of_row).collect())
     }
 
     /// Where the file has a parameter. What the reference draws at random is no parameter there, and a score's parameters
-    /// are those of the layer.
-    fn given(&self, name: &str) -> String {
+    /// are those of the layer. Maps of global positions are absent where there are no such positions.
+    fn given(&self, name: &str) -> Option<String> {
         let inner = name.strip_prefix("score.").unwrap_or(name);
         let places = [name.to_owned(), format!("parameter.{inner}")];
         let place = places.into_iter().find(|place| self.has(place));
-        place.unwrap_or_else(|| panic!("there is no {name}"))
+        let absent = name.starts_with("global_") && !self.has("globals");
+        assert!(place.is_some() || absent, "there is no {name}");
+        place
     }
 
     /// The largest differences of values and of gradients, relative to the largest number where that is above one.
@@ -135,7 +174,10 @@ impl Golden {
                 .collect()
         });
         let mut cache = Cache::new();
-        let mut pass = Pass::default();
+        let mut pass = Pass {
+            globals: self.globals(),
+            ..Pass::default()
+        };
         if self.has("memory") {
             let AttentionConfig::TransformerXl(config) = self.config() else {
                 panic!("{about}: only Transformer-XL has a memory of its own sequence");
@@ -162,8 +204,10 @@ impl Golden {
             memory: memory.clone(),
             layer: 0,
         };
+        let weights = self.weights(&layer, input.clone(), pass.real.clone());
         let output = layer.forward(input, &mut pass).output;
         let values = self.difference("output", output.clone(), self.rows_compared());
+        let values = values.max(weights);
         let gradients = (output * self.tensor("upstream")).sum().backward();
 
         let mut worst = self.gradient("queries", &queries, &gradients);
@@ -177,13 +221,44 @@ impl Golden {
         };
         layer.visit(&mut slopes);
         for (Parameter { name, .. }, slopes) in parameters(&layer).iter().zip(slopes.found) {
-            let given = format!("gradient.{}", self.given(name));
-            if self.has(&given) {
+            let given = self.given(name).map(|it| format!("gradient.{it}"));
+            if let Some(given) = given.filter(|it| self.has(it)) {
                 let slopes = slopes.unwrap_or_else(|| panic!("{about}: {name} has no gradient"));
                 worst = worst.max(difference(&slopes, &self.file.floats(&given).unwrap()));
             }
         }
         [values, worst]
+    }
+
+    /// The largest difference of the weights that an observer sees, where the reference has them and padding and globals are
+    /// all that goes beside the input.
+    fn weights(
+        &self,
+        layer: &Attention,
+        input: AttentionInput,
+        real: Option<Vec<Range<usize>>>,
+    ) -> f32 {
+        let more = self.has("memory") || self.words.contains_key("positions");
+        if more || !self.has("weights") {
+            return 0.0;
+        }
+        let mut asker = Asker;
+        let mut pass = Pass {
+            globals: self.globals(),
+            real,
+            observer: Some(&mut asker),
+            ..Pass::default()
+        };
+        let ours = layer.forward(input, &mut pass).weights.unwrap();
+        let theirs = Tensor::<4>::from_data(self.data("weights"), &self.device);
+        let [batch, _, queries, _] = ours.dims();
+        let rows = self.rows_compared();
+        let rows = rows.unwrap_or_else(|| vec![queries as i64; batch]);
+        (0..batch).fold(0.0, |most, sequence| {
+            let count = rows[sequence] as usize;
+            let of = |x: &Tensor<4>| x.clone().narrow(0, sequence, 1).narrow(2, 0, count);
+            most.max(gap(of(&ours), of(&theirs)))
+        })
     }
 
     /// How many rows of each sequence count: the reference leaves padded ones undefined.

@@ -162,7 +162,7 @@ impl Setting {
 }
 
 /// Asks for weights and leaves them as they are.
-struct Asker;
+pub struct Asker;
 
 impl Observer for Asker {
     fn wants_weights(&self, _site: AttentionSite) -> bool {

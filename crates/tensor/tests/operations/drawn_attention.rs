@@ -345,9 +345,9 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
                 ..settings.clone()
             };
             let operation = Operation::MaskedSoftmax(masked);
-            let softmax_name = format!("masked softmax, {name}");
             let inputs: [(&str, &[usize]); 1] = [("scores", &weights)];
-            cases.push((draw(&softmax_name, operation, &inputs), weights.to_vec()));
+            let case = draw(&format!("masked softmax, {name}"), operation, &inputs);
+            cases.push((case, weights.to_vec()));
             let operation = Operation::AttentionWeights(settings);
             let name = format!("attention weights, {name}");
             let inputs: [(&str, &[usize]); 2] = [("query", &query), ("key", &key)];

@@ -1,30 +1,14 @@
-//! Argmax attention, Linformer and kernel regression: against other implementations (`fixtures/peers`, made by
-//! `reference/peers.py`), and what is true of each of them alone.
+//! What is true of one kind of attention alone: argmax attention, Linformer and kernel regression. What all kinds have in
+//! common, and the values of other implementations, are in `attention/`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use attentive_model::{
-    Attention, AttentionConfig, AttentionInput, Cache, Memory, Pass, Place, Recorder,
-    RelativePositions, Role, Widths, parameters, replace_parameters,
+    Attention, AttentionConfig, AttentionInput, Cache, Pass, Place, Recorder, RelativePositions,
+    Role, Widths, parameters, replace_parameters,
 };
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use safetensors::SafeTensors;
-use serde::Deserialize;
-
-/// Relative to the largest number of the reference, which is computed in f64.
-const TOLERANCE: f32 = 3e-6;
-
-#[derive(Deserialize)]
-struct Case {
-    name: String,
-    config: AttentionConfig,
-    role: Role,
-    length: usize,
-    real: Option<Vec<[usize; 2]>>,
-    tied: Vec<String>,
-}
 
 fn settings(words: &str) -> AttentionConfig {
     serde_json::from_str(words).unwrap()
@@ -82,112 +66,6 @@ fn gradients_of(attention: &Attention, gradients: &Gradients) -> BTreeMap<String
         .into_iter()
         .map(|it| (it.name, collector.found.remove(&it.id).unwrap_or_default()))
         .collect()
-}
-
-struct File<'a>(SafeTensors<'a>);
-
-impl File<'_> {
-    fn data(&self, name: &str) -> Option<TensorData> {
-        let view = self.0.tensor(name).ok()?;
-        let (numbers, _) = view.data().as_chunks::<4>();
-        let numbers: Vec<f32> = numbers.iter().map(|it| f32::from_le_bytes(*it)).collect();
-        Some(TensorData::new(numbers, view.shape().to_vec()))
-    }
-
-    fn numbers(&self, name: &str) -> Vec<f32> {
-        let data = self.data(name).unwrap_or_else(|| panic!("no {name}"));
-        data.try_to_vec().unwrap()
-    }
-
-    fn leaf(&self, name: &str, device: &Device) -> Option<Tensor<3>> {
-        Some(Tensor::from_data(self.data(name)?, device).require_grad())
-    }
-}
-
-fn with_file(check: impl Fn(&File, &Case)) {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/peers/golden.safetensors");
-    let bytes = std::fs::read(path).unwrap();
-    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-    let cases: Vec<Case> =
-        serde_json::from_str(&header.metadata().as_ref().unwrap()["cases"]).unwrap();
-    let file = File(SafeTensors::deserialize(&bytes).unwrap());
-    cases.iter().for_each(|case| check(&file, case));
-}
-
-#[test]
-fn values_and_gradients_are_those_of_other_implementations() {
-    with_file(|file, case| {
-        let device = Device::flex().autodiff();
-        let part = |kind: &str, name: &str| format!("{}.{kind}.{name}", case.name);
-        let queries = file.leaf(&part("input", "queries"), &device).unwrap();
-        let keys = file.leaf(&part("input", "keys"), &device);
-        let values = file.leaf(&part("input", "values"), &device);
-        let width = |x: &Option<Tensor<3>>, other: usize| x.as_ref().map_or(other, |x| x.dims()[2]);
-        let mut widths = Widths::all(queries.dims()[2]);
-        widths.values = width(&values, widths.keys);
-        widths.output = width(&values, widths.output);
-        let attention = build(
-            &case.config,
-            &Place::new(case.role, widths, case.length),
-            &device,
-        );
-        let known = parameters(&attention);
-        let stored = known.iter().map(|it| {
-            let data = file.data(&part("parameter", &it.name));
-            (
-                it.name.clone(),
-                data.unwrap_or_else(|| panic!("no {} in {}", it.name, case.name)),
-            )
-        });
-        let attention = replace_parameters(attention, stored.collect());
-        let real =
-            (case.real.as_ref()).map(|real| real.iter().map(|[start, end]| *start..*end).collect());
-        let mut pass = Pass::default();
-        let memory = keys.clone().map(|keys| Memory {
-            values: values.clone().unwrap_or(keys.clone()),
-            keys,
-            real: real.clone(),
-        });
-        if memory.is_none() {
-            pass.real = real;
-        }
-        let input = AttentionInput {
-            memory,
-            ..AttentionInput::own(queries.clone(), 0)
-        };
-        let output = attention.forward(input, &mut pass).output;
-        let upstream = file.leaf(&format!("{}.upstream", case.name), &device);
-        let gradients = (output.clone() * upstream.unwrap()).sum().backward();
-        let mut gap = apart(
-            &floats(output),
-            &file.numbers(&format!("{}.output", case.name)),
-        );
-        let mut ours = gradients_of(&attention, &gradients);
-        for (name, leaf) in [
-            ("queries", Some(queries)),
-            ("keys", keys),
-            ("values", values),
-        ] {
-            if let Some(leaf) = leaf {
-                let zeros = vec![0.0; leaf.dims().iter().product()];
-                let gradient = leaf.grad(&gradients).map_or(zeros, floats);
-                ours.insert(name.to_owned(), gradient);
-            }
-        }
-        if let [first, second] = case.tied.as_slice() {
-            let other = ours.remove(second).unwrap();
-            let sum = ours.get_mut(first).unwrap();
-            sum.iter_mut().zip(other).for_each(|(a, b)| *a += b);
-        }
-        for (name, ours) in ours {
-            let own = apart(&ours, &file.numbers(&part("gradient", &name)));
-            assert!(own < TOLERANCE, "{}: gradient of {name} {own}", case.name);
-            gap = gap.max(own);
-        }
-        println!("{:<45} {gap:.1e}", case.name);
-        assert!(gap < TOLERANCE, "{}: {gap}", case.name);
-    });
 }
 
 fn own(x: &Tensor<3>) -> AttentionInput {

@@ -1,0 +1,81 @@
+//! The programs of `examples/` that show something: what they show is true, and they draw it.
+
+// Programs share the code that draws, and each has it as a module of its own.
+#![allow(clippy::duplicate_mod)]
+
+#[expect(dead_code, reason = "a program's own main")]
+#[path = "../../../examples/content_and_position.rs"]
+mod content_and_position;
+#[expect(dead_code, reason = "a program's own main")]
+#[path = "../../../examples/nadaraya_watson.rs"]
+mod nadaraya_watson;
+#[expect(dead_code, reason = "a program's own main")]
+#[path = "../../../examples/permutation.rs"]
+mod permutation;
+#[expect(dead_code, reason = "a program's own main")]
+#[path = "../../../examples/variance.rs"]
+mod variance;
+
+use std::error::Error;
+use std::path::Path;
+
+/// Runs a program, and gives what it found; its drawing must be there.
+fn ran<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("drawing.svg");
+    let found = run(&path).unwrap();
+    let svg = std::fs::read_to_string(path).unwrap();
+    assert!(
+        svg.starts_with("<svg") && svg.len() > 2000,
+        "{} bytes",
+        svg.len()
+    );
+    found
+}
+
+#[test]
+fn the_variance_of_products_grows_as_the_width_and_the_root_takes_it_back() {
+    let rows = ran(variance::run);
+    for row in &rows {
+        let [raw, scaled] = row.variances;
+        assert!((0.6..1.5).contains(&(raw / row.width as f64)), "{row:?}");
+        assert!((0.6..1.5).contains(&scaled), "{row:?}");
+    }
+    let entropies = rows.last().unwrap().entropies;
+    assert!(entropies[0] < 0.3 && entropies[1] > 3.0, "{entropies:?}");
+}
+
+#[test]
+fn attention_has_no_order_until_positions_are_added() {
+    let found = ran(permutation::run);
+    assert!(found.without_positions.iter().all(|gap| *gap < 1e-5));
+    assert!(found.with_positions.iter().all(|gap| *gap > 1e-2));
+}
+
+#[test]
+fn queries_by_hand_find_their_keys() {
+    let found = ran(content_and_position::run);
+    for lookups in [found.by_content, found.by_position] {
+        assert!(
+            lookups.is_sorted_by(|a, b| a.error > b.error),
+            "{lookups:?}"
+        );
+        let last = lookups.last().unwrap();
+        assert!(last.least_weight > 0.999 && last.error < 0.1, "{last:?}");
+    }
+}
+
+#[test]
+fn a_width_collapses_unless_each_point_is_left_out() {
+    let fits = ran(nadaraya_watson::run);
+    let [.., own_in, own_out] = fits.as_slice() else {
+        panic!("{fits:?}")
+    };
+    assert!(
+        own_in.width < 0.02 && own_in.training_loss < 0.01,
+        "{own_in:?}"
+    );
+    assert!((0.1..0.6).contains(&own_out.width), "{own_out:?}");
+    assert!(own_out.held_out_loss < own_in.held_out_loss, "{fits:?}");
+    assert!(own_out.held_out_loss < 0.4, "{fits:?}");
+}

@@ -1,0 +1,98 @@
+//! Self-attention has no order: of a sequence in another order it makes the same outputs in that order. Positions added to
+//! the sequence end that.
+//!
+//! Run with `cargo run --release -p attentive --example permutation [SVG]`.
+
+#[path = "draw/curves.rs"]
+mod curves;
+
+use std::error::Error;
+use std::path::Path;
+
+use attentive::model::{
+    Attention, AttentionConfig, AttentionInput, Initializer, Pass, Place, Role, SinusoidLayout,
+    Widths, sinusoid,
+};
+use attentive::tensor::{Int, Tensor, TensorData, device};
+use curves::{Mark, Series};
+
+const LENGTH: usize = 12;
+const WIDTH: usize = 32;
+const ATTENTION: &str = r#"{ "kind": "full", "heads": 4 }"#;
+
+/// The largest difference at each position between the outputs of the order changed before attention, and after it.
+#[derive(Clone, Debug)]
+pub struct Differences {
+    /// Of the sequence alone.
+    pub without_positions: Vec<f32>,
+    /// Of the sequence with sinusoids added.
+    pub with_positions: Vec<f32>,
+}
+
+/// Measures, and draws the differences.
+pub fn run(path: &Path) -> Result<Differences, Box<dyn Error>> {
+    let device = device("cpu")?;
+    let mut initial = Initializer::new(3, &device);
+    let config: AttentionConfig = serde_json::from_str(ATTENTION)?;
+    let place = Place {
+        deviation: 0.3,
+        residual_deviation: 0.3,
+        ..Place::new(Role::Bidirectional, Widths::all(WIDTH), LENGTH)
+    };
+    let attention = Attention::new(&config, &place, &mut initial)?;
+    let tokens = initial.normal([1, LENGTH, WIDTH], 1.0).val();
+    let ordinals = Tensor::<1, Int>::arange(0..LENGTH as i64, &device).reshape([1, LENGTH]);
+    let positions = sinusoid(ordinals, WIDTH, SinusoidLayout::Interleaved);
+
+    // Five and twelve have no common divisor, so this is every position once.
+    let order: Vec<i64> = (0..LENGTH as i64)
+        .map(|i| (5 * i + 2) % LENGTH as i64)
+        .collect();
+    let order = Tensor::<1, Int>::from_data(TensorData::new(order, [LENGTH]), &device);
+    let reorder = |x: Tensor<3>| x.select(1, order.clone());
+    let attend = |x: Tensor<3>| {
+        let input = AttentionInput::own(x, 0);
+        attention.forward(input, &mut Pass::default()).output
+    };
+    let differences = |positions: Tensor<3>| -> Result<Vec<f32>, Box<dyn Error>> {
+        let before = attend(reorder(tokens.clone()) + positions.clone());
+        let after = reorder(attend(tokens.clone() + positions));
+        let gaps = (before - after).abs().max_dim(2);
+        gaps.into_data()
+            .try_to_vec()
+            .map_err(|error| format!("{error:?}").into())
+    };
+    let found = Differences {
+        without_positions: differences(positions.zeros_like())?,
+        with_positions: differences(positions)?,
+    };
+    let series = |name, gaps: &[f32]| Series {
+        name,
+        points: (gaps.iter().enumerate())
+            .map(|(i, gap)| (i as f64, f64::from(gap.max(1e-9)).log10()))
+            .collect(),
+        mark: Mark::Line,
+    };
+    let all = [
+        series("with positions", &found.with_positions),
+        series("without", &found.without_positions),
+    ];
+    curves::draw(path, ["position", "log10 of the difference"], &all)?;
+    Ok(found)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args()
+        .nth(1)
+        .unwrap_or("permutation.svg".to_owned());
+    let found = run(Path::new(&path))?;
+    let largest = |gaps: &[f32]| gaps.iter().copied().fold(0.0, f32::max);
+    println!("attention(order(x)) against order(attention(x))   largest difference");
+    println!(
+        "without positions   {:.1e}",
+        largest(&found.without_positions)
+    );
+    println!("with positions      {:.1e}", largest(&found.with_positions));
+    println!("{path} has the differences at each position");
+    Ok(())
+}

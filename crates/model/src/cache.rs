@@ -22,7 +22,7 @@ struct Layer {
 /// What a layer keeps of its own sequence.
 #[derive(Clone, Debug)]
 enum Kept {
-    KeyValues(KeyValues),
+    KeyValues(Box<KeyValues>),
     Segment(Segment),
     State(State),
 }
@@ -49,13 +49,13 @@ impl Cache {
     /// When the layer keeps something else.
     pub fn key_values(&mut self, layer: usize, reach: Option<usize>) -> &mut KeyValues {
         let kept = self.layer(layer).own.get_or_insert_with(|| {
-            Kept::KeyValues(KeyValues {
+            Kept::KeyValues(Box::new(KeyValues {
                 held: None,
                 start: 0,
                 end: 0,
                 dropped: 0,
                 reach,
-            })
+            }))
         });
         match kept {
             Kept::KeyValues(held) => held,

@@ -19,6 +19,7 @@ struct Layer {
 }
 
 /// What a layer keeps of its own sequence.
+#[allow(clippy::large_enum_variant)] // One per layer.
 #[derive(Clone, Debug)]
 enum Kept {
     KeyValues(KeyValues),

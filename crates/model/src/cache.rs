@@ -20,6 +20,7 @@ struct Layer {
 }
 
 /// What a layer keeps of its own sequence.
+#[allow(clippy::large_enum_variant)] // One per layer.
 #[derive(Clone, Debug)]
 enum Kept {
     KeyValues(Box<KeyValues>),

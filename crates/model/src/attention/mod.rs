@@ -242,6 +242,7 @@ pub struct AttentionOutput {
 }
 
 /// An attention of any kind.
+#[allow(clippy::large_enum_variant)] // One per block, and a box would be no module.
 #[derive(Module, Debug)]
 pub enum Attention {
     /// Projects to heads, which a pattern lets meet.

@@ -150,6 +150,7 @@ pub struct Scored {
 }
 
 /// A score and its parameters.
+#[allow(clippy::large_enum_variant)] // One per block, and a box would be no module.
 #[derive(Module, Debug)]
 enum Score {
     Dot(Dot),

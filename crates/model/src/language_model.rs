@@ -239,7 +239,11 @@ impl LanguageModel {
             }
             (PositionsConfig::Sinusoidal {}, _) => {
                 let vectors = sinusoid(positions, width, SinusoidLayout::Interleaved);
-                vectors.expand([batch, length, width])
+                // The paper multiplies the tokens' vectors, which sines of length √(width / 2) would drown otherwise.
+                return add(
+                    x * (width as f64).sqrt(),
+                    vectors.expand([batch, length, width]),
+                );
             }
             _ => return x,
         };

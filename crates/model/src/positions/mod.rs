@@ -26,7 +26,7 @@ use crate::{ConfigError, HeadsConfig, ModelConfig};
 pub enum PositionsConfig {
     /// A learned vector per position, added to the token's.
     Learned {},
-    /// Sines and cosines of the position, added to the token's vector. Vaswani et al. 2017.
+    /// Sines and cosines of the position, added to √width times the token's vector. Vaswani et al. 2017.
     Sinusoidal {},
     /// Queries and keys are rotated by their position. Su et al. 2021.
     Rotary(RotaryConfig),

@@ -8,6 +8,7 @@ use attentive::model::{
 };
 use attentive::tensor::{Device, Tensor};
 use burn::tensor::Distribution;
+use serde_json::json;
 
 use crate::report;
 
@@ -21,7 +22,18 @@ const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
     ("full_causal", Role::Causal, r#"{ "kind": "full", "heads": 12 }"#, 16_384),
     ("sliding_window", Role::Bidirectional, r#"{ "kind": "sliding_window", "heads": 12, "window": 256 }"#, 16_384),
     ("sliding_window_causal", Role::Causal, r#"{ "kind": "sliding_window", "heads": 12, "window": 256 }"#, 16_384),
+    ("linear", Role::Bidirectional, r#"{ "kind": "linear", "heads": 12 }"#, 16_384),
+    ("linear_causal", Role::Causal, r#"{ "kind": "linear", "heads": 12 }"#, 16_384),
+    ("performer", Role::Bidirectional, r#"{ "kind": "performer", "heads": 12, "features": 256 }"#, 16_384),
+    ("performer_causal", Role::Causal, r#"{ "kind": "performer", "heads": 12, "features": 256 }"#, 16_384),
+    ("linformer", Role::Bidirectional, r#"{ "kind": "linformer", "heads": 12, "projected_length": 256, "sharing": "separate" }"#, 16_384),
+    ("big_bird", Role::Bidirectional, r#"{ "kind": "big_bird", "heads": 12, "block": 64, "random_blocks": 3 }"#, 16_384),
+    ("longformer", Role::Bidirectional, r#"{ "kind": "longformer", "heads": 12, "window": 512, "globals": 1 }"#, 16_384),
+    ("reformer", Role::Bidirectional, r#"{ "kind": "reformer", "heads": 12, "buckets": 64, "rounds": 2, "chunk": 64, "chunks_after": 1 }"#, 16_384),
     ("scaled_dot", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#, 16_384),
+    ("transformer_xl", Role::Causal, r#"{ "kind": "transformer_xl", "heads": 12, "memory": 16384 }"#, 8_192),
+    ("argmax", Role::Causal, r#"{ "kind": "argmax", "heads": 12 }"#, 8_192),
+    ("nadaraya_watson", Role::Causal, r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "width": 8.0 }"#, 1_024),
     ("additive", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 64 } }"#, 2_048),
 ];
 
@@ -56,7 +68,7 @@ pub fn measure(work: &str, name: &str, length: usize) -> bool {
     true
 }
 
-/// Prints every name with its longest length.
+/// Prints every name with its longest length and the full attention that it is compared with.
 pub fn list() {
     for (name, .., longest) in ATTENTIONS {
         println!(

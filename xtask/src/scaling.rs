@@ -1,6 +1,5 @@
 //! `cargo xtask bench scaling`: time and memory of every attention against the length, fitted exponents, and a picture.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, anyhow};
@@ -21,18 +20,37 @@ struct Point {
     megabytes: f64,
 }
 
+/// One attention, or what stands beside it.
+struct Measured {
+    name: String,
+    /// The full attention of its role.
+    full: String,
+    points: Vec<Point>,
+}
+
+impl Measured {
+    fn at(&self, length: usize) -> Option<f64> {
+        let point = self.points.iter().find(|it| it.length == length)?;
+        Some(point.milliseconds)
+    }
+}
+
 /// Measures everything, and writes the tables and the picture into docs/.
 pub fn run(rounds: usize) -> Result<()> {
-    let mut measured: Vec<(String, Vec<Point>)> = Vec::new();
+    let mut measured = Vec::new();
     for line in lines(&mut ours("scaling"))? {
         let name = line["name"].as_str().context("a name")?.to_owned();
+        let full = line["full"]
+            .as_str()
+            .context("a full attention")?
+            .to_owned();
         let longest = line["longest"].as_u64().context("a length")? as usize;
         let mut points = Vec::new();
         for length in LENGTHS.into_iter().filter(|length| *length <= longest) {
             points.push(measure(&name, length, rounds)?);
         }
         println!("{name}: {}", sentence(&points));
-        measured.push((name, points));
+        measured.push(Measured { name, full, points });
     }
     let tables = text(&measured);
     println!("\n{tables}");
@@ -84,31 +102,21 @@ fn exponent(points: &[Point], of: impl Fn(&Point) -> f64) -> Option<f64> {
     Some(covariance / variance)
 }
 
-fn text(measured: &[(String, Vec<Point>)]) -> String {
+fn text(measured: &[Measured]) -> String {
     let mut text = format!("Measured on {}.\n\n", performance::machine_and_day());
-    let full: BTreeMap<usize, f64> = measured
-        .iter()
-        .find(|(name, _)| name == "full")
-        .map(|(_, points)| {
-            points
-                .iter()
-                .map(|it| (it.length, it.milliseconds))
-                .collect()
-        })
-        .unwrap_or_default();
+    let full = |name: &str| measured.iter().find(|it| it.name == name)?.at(8192);
     text.push_str("| least ms |");
     for length in LENGTHS {
         let _ = write!(text, " {length} |");
     }
-    text.push_str(" exponent | full over it at 8,192 |\n|---|");
+    text.push_str(" exponent | full of its role over it at 8,192 |\n|---|");
     text.push_str(&"--:|".repeat(LENGTHS.len() + 2));
     text.push('\n');
-    for (name, points) in measured {
-        row(&mut text, name, points, |it| it.milliseconds);
-        let here = points.iter().find(|it| it.length == 8192);
-        match (here, full.get(&8192)) {
+    for it in measured {
+        row(&mut text, &it.name, &it.points, |it| it.milliseconds);
+        match (it.at(8192), full(&it.full)) {
             (Some(here), Some(full)) => {
-                let _ = writeln!(text, " {:.1} |", full / here.milliseconds);
+                let _ = writeln!(text, " {:.1} |", full / here);
             }
             _ => text.push_str(" – |\n"),
         }
@@ -120,8 +128,8 @@ fn text(measured: &[(String, Vec<Point>)]) -> String {
     text.push_str(" exponent |\n|---|");
     text.push_str(&"--:|".repeat(LENGTHS.len() + 1));
     text.push('\n');
-    for (name, points) in measured {
-        row(&mut text, name, points, |it| it.megabytes);
+    for it in measured {
+        row(&mut text, &it.name, &it.points, |it| it.megabytes);
         text.push('\n');
     }
     text
@@ -146,11 +154,11 @@ fn row(text: &mut String, name: &str, points: &[Point], of: impl Fn(&Point) -> f
 }
 
 /// Time against length, both in logarithms, one line each.
-fn picture(measured: &[(String, Vec<Point>)]) -> Result<String> {
+fn picture(measured: &[Measured]) -> Result<String> {
     let times = || {
         measured
             .iter()
-            .flat_map(|(_, points)| points)
+            .flat_map(|it| &it.points)
             .map(|it| it.milliseconds)
     };
     let lowest = times().fold(f64::INFINITY, f64::min);
@@ -176,7 +184,7 @@ fn picture(measured: &[(String, Vec<Point>)]) -> Result<String> {
             .x_label_formatter(&|length| format!("{length:.0}"))
             .draw()
             .map_err(|error| failed(&error))?;
-        for (index, (name, points)) in measured.iter().enumerate() {
+        for (index, Measured { name, points, .. }) in measured.iter().enumerate() {
             let color = Palette99::pick(index).to_rgba();
             let line = points.iter().map(|it| (it.length as f64, it.milliseconds));
             chart

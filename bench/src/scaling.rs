@@ -70,14 +70,18 @@ pub fn measure(work: &str, name: &str, length: usize) -> bool {
 
 /// Prints every name with its longest length and the full attention that it is compared with.
 pub fn list() {
-    for (name, .., longest) in ATTENTIONS {
-        println!(
-            "{}",
-            serde_json::json!({ "name": name, "longest": longest })
-        );
+    for (name, role, _, longest) in ATTENTIONS {
+        // A causal attention meets half of the pairs, and is compared with one that does too.
+        let full = match role {
+            Role::Causal => "full_causal",
+            Role::Bidirectional | Role::Cross => "full",
+        };
+        let line = json!({ "name": name, "longest": longest, "full": full });
+        println!("{line}");
     }
     for name in ["convolution", "recurrent"] {
-        println!("{}", serde_json::json!({ "name": name, "longest": 16_384 }));
+        let line = json!({ "name": name, "longest": 16_384, "full": "full_causal" });
+        println!("{line}");
     }
 }
 

@@ -153,7 +153,7 @@ fn model(attention: Value, feed_forward: Value, positions: &str) -> String {
     match config {
         Ok(config) => {
             let built = LanguageModel::new(&config, 1, &Device::flex());
-            built.err().expect("it is refused").to_string()
+            built.expect_err("it is refused").to_string()
         }
         Err(error) => {
             let path = error.path().to_string();

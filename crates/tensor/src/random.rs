@@ -4,17 +4,18 @@ use rand::RngCore;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// What random numbers are drawn for; each purpose has its own streams.
+/// What random numbers are drawn for; each purpose has its own streams. The numbers stay as they are when others are added:
+/// what a model drew is a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The first values of the weights.
-    Weights,
+    Weights = 0,
     /// What a pass drops.
-    Dropout,
-    /// Numbers of a model that are drawn once and never trained.
-    Frozen,
+    Dropout = 1,
     /// Who meets whom in an attention whose pattern is drawn.
-    Pattern,
+    Pattern = 2,
+    /// Numbers of a model that are drawn once and never trained.
+    Frozen = 3,
 }
 
 /// Hands out one generator per site of a pass, in the order in which the sites ask.

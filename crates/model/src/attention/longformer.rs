@@ -74,11 +74,9 @@ impl AttentionSettings for LongformerConfig {
         size(&field, self.farthest())?;
         let field = format!("{path}.globals");
         if place.role == Role::Causal && self.globals > 0 {
-            let problem = "see later positions, which a causal layer cannot; use 0";
-            return refuse(
-                &field,
-                format!("{} global positions {problem}", self.globals),
-            );
+            let problem =
+                "is more than a causal layer can have, since they see later positions; use 0";
+            return refuse(&field, format!("{} {problem}", self.globals));
         }
         if self.globals > place.length {
             let problem = format!("is out of range; use 0 to {}", place.length);

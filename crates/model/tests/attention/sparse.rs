@@ -1,10 +1,11 @@
 //! What only sparse kinds do: globals of a pass, gaps in windows with padding and cache, rotary positions of a layer that makes
 //! its own heads, and lengths whose matrix of pairs no memory holds.
 
-use attentive_model::{AttentionConfig, AttentionOutput, Cache, Pass, Role};
+use attentive_model::{AttentionConfig, AttentionOutput, Cache, Pass, RelativePositions, Role};
 use attentive_tensor::RotaryAngles;
 use burn::tensor::{Device, Int, Tensor};
 
+use crate::refused::{refusal, refusal_with_positions};
 use crate::setting::{Asker, BATCH, LENGTH, Setting, WIDTH, gap, noise, numbers};
 
 fn setting(config: &str, role: Role, device: &Device) -> Setting {
@@ -151,4 +152,45 @@ fn long_sequences_make_no_matrix_of_pairs() {
         let slopes = numbers(x.grad(&gradients).unwrap());
         assert!(slopes.iter().all(|it| it.is_finite()), "{config}");
     }
+}
+
+#[test]
+fn what_sparse_kinds_cannot_do_is_refused_in_a_sentence() {
+    let longformer = |settings: &str, role| {
+        let config = format!(r#"{{ "kind": "longformer", "heads": 4, {settings} }}"#);
+        refusal(&config, role, WIDTH)
+    };
+    assert_eq!(
+        longformer(r#""window": 5"#, Role::Bidirectional),
+        "attention.window: 5 is odd; both sides of a query see half of it: use an even number"
+    );
+    assert_eq!(
+        longformer(r#""window": 4, "globals": 1"#, Role::Causal),
+        "attention.globals: 1 is more than a causal layer can have, since they see later positions; use 0"
+    );
+    assert_eq!(
+        longformer(r#""window": 4, "globals": 25"#, Role::Bidirectional),
+        "attention.globals: 25 is out of range; use 0 to 24"
+    );
+    assert_eq!(
+        longformer(r#""window": 4, "dilation": 0"#, Role::Bidirectional),
+        "attention.dilation: 0 is out of range; use 1 to 268435456"
+    );
+    assert_eq!(
+        longformer(r#""window": 4"#, Role::Cross),
+        "attention.kind: longformer attention cannot be cross; it can be bidirectional or causal"
+    );
+    assert_eq!(
+        refusal_with_positions(
+            r#"{ "kind": "longformer", "heads": 4, "window": 4 }"#,
+            Role::Causal,
+            RelativePositions::Bias
+        ),
+        "attention.kind: longformer attention has no use for a bias by distance; choose learned, sinusoidal or no positions"
+    );
+    let big_bird = r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#;
+    assert_eq!(
+        refusal(big_bird, Role::Causal, WIDTH),
+        "attention.kind: BigBird attention cannot be causal; it can be bidirectional"
+    );
 }

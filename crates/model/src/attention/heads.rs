@@ -39,7 +39,9 @@ impl HeadsConfig {
         if shared == 0 || !heads.is_multiple_of(shared) {
             return refuse(
                 &format!("{path}.key_value_heads"),
-                format!("{shared} does not divide the {heads} heads"),
+                format!(
+                    "{shared} does not divide the {heads} heads; use a divisor, or leave it out"
+                ),
             );
         }
         if self.head_width.is_none() && !width.is_multiple_of(heads) {

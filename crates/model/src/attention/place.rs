@@ -132,10 +132,14 @@ impl Place {
             RelativePositions::Bias => "a bias by distance",
             RelativePositions::Rotary | RelativePositions::None => "rotary positions",
         };
+        let rotary = match taken.contains(&RelativePositions::Rotary) {
+            true => ", rotary",
+            false => "",
+        };
         refuse(
             &format!("{path}.kind"),
             format!(
-                "{kind} attention has no use for {word}; choose learned, sinusoidal or no positions"
+                "{kind} attention has no use for {word}; choose learned, sinusoidal{rotary} or no positions"
             ),
         )
     }

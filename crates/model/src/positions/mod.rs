@@ -71,7 +71,7 @@ impl PositionsConfig {
             false => refuse(
                 &format!("{path}.{field}"),
                 format!(
-                    "{own} differs from the first block's {first}, and {kind} positions are shared"
+                    "{own} differs from the first block's {first}, and {kind} positions are shared; use {first}"
                 ),
             ),
         };
@@ -81,7 +81,9 @@ impl PositionsConfig {
                 let least = config.least_head_width();
                 if !head_width.is_multiple_of(2) || head_width < least {
                     let problem = match head_width.is_multiple_of(2) {
-                        false => format!("{head_width} is odd, and rotary positions rotate pairs"),
+                        false => format!(
+                            "{head_width} is odd, and rotary positions rotate pairs; use an even width"
+                        ),
                         true => format!(
                             "{head_width} is too narrow for the scaling of the rotary positions; use {least} or more"
                         ),

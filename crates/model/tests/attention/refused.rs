@@ -1,29 +1,193 @@
-//! The sentence with which settings are refused.
+//! The sentences with which settings are refused: each names the field, and the values that are allowed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use attentive_model::checkpoint::in_plain_words;
 use attentive_model::{
-    Attention, AttentionConfig, Initializer, Place, RelativePositions, Role, Widths,
+    Attention, AttentionConfig, Initializer, LanguageModel, ModelConfig, Place, RelativePositions,
+    Role, Widths,
 };
 use burn::tensor::Device;
+use serde_json::{Value, json};
 
-use crate::setting::WIDTH;
+use crate::setting::{Setting, WIDTH, noise};
+
+#[test]
+fn values_that_cannot_be_are_refused_in_a_sentence() {
+    let full = |rest: &str| format!(r#"{{ "kind": "full", {rest} }}"#);
+    let heads = |kind: &str, rest: &str| format!(r#"{{ "kind": "{kind}", "heads": 4, {rest} }}"#);
+    let reformer = |buckets: usize, rounds: usize| {
+        let rest = format!(r#""buckets": {buckets}, "rounds": {rounds}, "chunk": 4"#);
+        heads("reformer", &rest)
+    };
+    let linformer = |slots: usize| heads("linformer", &format!(r#""projected_length": {slots}"#));
+    let causal = [
+        full(r#""heads": 3"#),
+        full(r#""heads": 0"#),
+        full(r#""heads": 4, "key_value_heads": 3"#),
+        full(r#""heads": 4, "head_width": 0"#),
+        full(r#""heads": 4, "dropout": 1"#),
+        heads("sliding_window", r#""window": 0"#),
+        linformer(5),
+        heads("longformer", r#""window": 5"#),
+        heads("longformer", r#""window": 4, "dilation": 0"#),
+        heads("longformer", r#""window": 4, "globals": 1"#),
+        heads("big_bird", r#""block": 3, "random_blocks": 1"#),
+        reformer(3, 1),
+        reformer(4, 0),
+        heads("linear", r#""dropout": 0.1"#),
+        heads("performer", r#""features": 9, "dropout": 0.1"#),
+        heads("performer", r#""features": 0"#),
+        heads("performer", r#""features": 9, "redraw_every": 0"#),
+        heads("performer", r#""features": 9, "epsilon": 1e-4"#),
+        heads("transformer_xl", r#""memory": 0"#),
+    ];
+    let bidirectional = [
+        linformer(25),
+        heads("big_bird", r#""block": 0, "random_blocks": 1"#),
+        heads("longformer", r#""window": 4, "globals": 25"#),
+        heads("transformer_xl", r#""memory": 4"#),
+    ];
+    let cross = [
+        heads("sliding_window", r#""window": 3"#),
+        heads("longformer", r#""window": 4"#),
+        reformer(4, 1),
+    ];
+    let told = causal.iter().map(|it| refusal(it, Role::Causal, WIDTH));
+    let told = told.chain(
+        bidirectional
+            .iter()
+            .map(|it| refusal(it, Role::Bidirectional, WIDTH)),
+    );
+    let told = told.chain(cross.iter().map(|it| refusal(it, Role::Cross, WIDTH)));
+    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn positions_that_would_have_no_effect_are_refused_in_a_sentence() {
+    let kinds = [
+        r#"{ "kind": "linear", "heads": 4 }"#,
+        r#"{ "kind": "performer", "heads": 4, "features": 9 }"#,
+        r#"{ "kind": "linformer", "heads": 4, "projected_length": 5 }"#,
+        r#"{ "kind": "longformer", "heads": 4, "window": 4 }"#,
+        r#"{ "kind": "reformer", "heads": 4, "buckets": 4, "rounds": 1, "chunk": 4 }"#,
+        r#"{ "kind": "transformer_xl", "heads": 4, "memory": 4 }"#,
+        r#"{ "kind": "scored", "score": { "kind": "dot" } }"#,
+        r#"{ "kind": "nadaraya_watson", "kernel": "gaussian" }"#,
+    ];
+    let mut told = Vec::new();
+    for positions in [RelativePositions::Bias, RelativePositions::Rotary] {
+        for words in kinds {
+            let role = match words {
+                words if words.contains("linformer") => Role::Bidirectional,
+                _ => Role::Causal,
+            };
+            told.extend(refused(words, &place(role, positions)));
+        }
+    }
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn models_that_cannot_be_are_refused_in_a_sentence() {
+    let full = || json!({ "kind": "full", "heads": 4 });
+    let plain = || json!({ "kind": "plain", "hidden_width": 8 });
+    let experts = |experts: usize, active: usize| {
+        let words = json!({ "kind": "experts", "experts": experts, "active": active });
+        with(words, "hidden_width", json!(8))
+    };
+    let told = [
+        model(full(), experts(4, 5), "none"),
+        model(full(), experts(4, 0), "none"),
+        model(full(), experts(0, 1), "none"),
+        model(
+            json!({ "kind": "scored", "score": { "kind": "dot" } }),
+            plain(),
+            "rotary",
+        ),
+        model(json!({ "kind": "linear", "heads": 4 }), plain(), "alibi"),
+        model(
+            with(
+                json!({ "kind": "linformer", "heads": 4 }),
+                "projected_length",
+                json!(5),
+            ),
+            plain(),
+            "none",
+        ),
+        model(json!({ "kind": "sparse", "heads": 4 }), plain(), "none"),
+        model(with(full(), "window", json!(4)), plain(), "none"),
+        model(full(), plain(), "relative"),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn a_sequence_longer_than_linformers_maps_panics_with_both_lengths() {
+    let words = r#"{ "kind": "linformer", "heads": 4, "projected_length": 5 }"#;
+    let config: AttentionConfig = serde_json::from_str(words).unwrap();
+    let layer = Setting::new(&config, Role::Bidirectional, &Device::flex()).unwrap();
+    let x = noise([1, 25, WIDTH], 1, &Device::flex());
+    let panicked = catch_unwind(AssertUnwindSafe(|| layer.output(x))).unwrap_err();
+    let sentence = panicked.downcast_ref::<String>().unwrap();
+    assert_eq!(
+        sentence,
+        "linformer attention: 25 keys do not fit maps of length 24"
+    );
+}
+
+/// Why a model of one such block cannot be built, or its settings not be read.
+fn model(attention: Value, feed_forward: Value, positions: &str) -> String {
+    let words = json!({
+        "vocabulary": 8,
+        "length": 24,
+        "width": WIDTH,
+        "positions": { "kind": positions },
+        "blocks": [{
+            "norm": { "kind": "layer" },
+            "attention": attention,
+            "feed_forward": feed_forward,
+        }],
+    });
+    let config: Result<ModelConfig, _> = serde_path_to_error::deserialize(&words);
+    match config {
+        Ok(config) => {
+            let built = LanguageModel::new(&config, 1, &Device::flex());
+            built.expect_err("it is refused").to_string()
+        }
+        Err(error) => {
+            let path = error.path().to_string();
+            format!("{path}: {}", in_plain_words(&error.inner().to_string()))
+        }
+    }
+}
+
+fn with(mut words: Value, key: &str, value: Value) -> Value {
+    words[key] = value;
+    words
+}
 
 /// Why these settings cannot be built in this role and width.
 pub fn refusal(words: &str, role: Role, width: usize) -> String {
-    of_place(words, &Place::new(role, Widths::all(width), 24))
+    let refused = refused(words, &Place::new(role, Widths::all(width), 24));
+    refused.unwrap_or_else(|| panic!("{words} is built as {role:?}"))
 }
 
 /// Why these settings cannot be built in a model of these positions.
 pub fn refusal_with_positions(words: &str, role: Role, positions: RelativePositions) -> String {
-    let place = Place {
-        positions,
-        ..Place::new(role, Widths::all(WIDTH), 24)
-    };
-    of_place(words, &place)
+    refused(words, &place(role, positions)).expect("it is refused")
 }
 
-fn of_place(words: &str, place: &Place) -> String {
+fn place(role: Role, positions: RelativePositions) -> Place {
+    Place {
+        positions,
+        ..Place::new(role, Widths::all(WIDTH), 24)
+    }
+}
+
+fn refused(words: &str, place: &Place) -> Option<String> {
     let config: AttentionConfig = serde_json::from_str(words).unwrap();
     let initial = &mut Initializer::new(1, &Device::flex());
     let built = Attention::new(&config, place, initial);
-    built.expect_err("it is refused").to_string()
+    built.err().map(|error| error.to_string())
 }

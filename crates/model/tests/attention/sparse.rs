@@ -186,7 +186,7 @@ fn what_sparse_kinds_cannot_do_is_refused_in_a_sentence() {
             Role::Causal,
             RelativePositions::Bias
         ),
-        "attention.kind: longformer attention has no use for a bias by distance; choose learned, sinusoidal or no positions"
+        "attention.kind: longformer attention has no use for a bias by distance; choose learned, sinusoidal, rotary or no positions"
     );
     let big_bird = r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#;
     assert_eq!(

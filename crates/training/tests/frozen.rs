@@ -1,4 +1,5 @@
-//! Parameters that are never trained, in a model that is: the rotations of attention by hashing.
+//! Parameters that are never trained, in a model that is: the rotations of attention by hashing, and the random features of
+//! Performer, which are drawn anew from time to time.
 
 use std::collections::HashMap;
 
@@ -119,4 +120,33 @@ fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
     let (resumed, resumed_loss, _) = step(restored, &mut restored_optimizer);
     assert_eq!(loss, resumed_loss);
     assert_eq!(model_tensors(&next), model_tensors(&resumed));
+}
+
+/// Features change at the steps that the settings say, are a function of the step, and stay out of training.
+#[test]
+fn features_are_drawn_anew_when_it_is_time() {
+    const FEATURES: &str = "blocks.0.attention.body.pattern.features";
+    let mut config = config();
+    let words = r#"{ "kind": "performer", "heads": 2, "features": 12, "redraw_every": 3 }"#;
+    config.blocks[0].attention = serde_json::from_str(words).unwrap();
+    let device = Device::flex().autodiff();
+    let new = || LanguageModel::new(&config, 1, &device).unwrap();
+    let mut optimizer = AdamW::new(&optimizer_config());
+    let mut model = new();
+    let mut seen = Vec::new();
+    for number in 0..7 {
+        model = model.redraw(number);
+        seen.push(numbers(&model, FEATURES));
+        let (next, _, learns) = step(model, &mut optimizer);
+        assert!(!learns.iter().any(|name| name == FEATURES));
+        model = next;
+    }
+    let changes: Vec<bool> = seen.windows(2).map(|pair| pair[0] != pair[1]).collect();
+    assert_eq!(changes, [false, false, true, false, false, true]);
+    assert_eq!(seen[0], numbers(&new(), FEATURES));
+    assert_eq!(
+        seen[6],
+        numbers(&new().redraw(6), FEATURES),
+        "a resumed run draws the same"
+    );
 }

@@ -38,6 +38,7 @@ fn check(example: &Example, setting: &Setting) -> usize {
     ran(padding(setting, &about));
     ran(nothing_to_see(setting, &about));
     ran(cached(setting, &about));
+    ran(cached_with_padding(setting, &about));
     ran(weights(setting, &about));
     ran(dropout(setting, &about));
     count
@@ -288,16 +289,37 @@ fn cached(setting: &Setting, about: &str) -> bool {
     let device = Device::flex();
     let x = noise([BATCH, LENGTH, WIDTH], 1, &device);
     let whole = setting.output(x.clone());
-    for pieces in [
-        vec![1; LENGTH],
-        vec![5, 1, 1, 3, 1],
-        vec![2, 9],
-        vec![10, 1],
-    ] {
-        let gap = gap(whole.clone(), setting.output_in_pieces(x.clone(), &pieces));
+    for pieces in PIECES {
+        let gap = gap(
+            whole.clone(),
+            setting.output_in_pieces(x.clone(), pieces, 0),
+        );
         assert!(
             gap < 1e-5,
             "{about}: in pieces of {pieces:?} the output differs by {gap}"
+        );
+    }
+    true
+}
+
+/// Sizes of the pieces that a sequence comes in.
+const PIECES: &[&[usize]] = &[&[1; LENGTH], &[5, 1, 1, 3, 1], &[2, 9], &[10, 1]];
+
+/// Padding before the first real position, which a cache must not forget.
+fn cached_with_padding(setting: &Setting, about: &str) -> bool {
+    if setting.role != Role::Causal || setting.config.cache(WIDTH) == CacheSize::Impossible {
+        return false;
+    }
+    let x = noise([BATCH, LENGTH, WIDTH], 1, &Device::flex());
+    let padded = 4;
+    let whole = setting.output_of_real(x.clone(), None, vec![0..LENGTH, padded..LENGTH]);
+    for pieces in PIECES {
+        let output = setting.output_in_pieces(x.clone(), pieces, padded);
+        let real = |x: &Tensor<3>| x.clone().narrow(1, padded, LENGTH - padded);
+        let gap = gap(real(&whole), real(&output));
+        assert!(
+            gap < 1e-5,
+            "{about}: padded, in pieces of {pieces:?}, the output differs by {gap}"
         );
     }
     true

@@ -114,21 +114,25 @@ impl Setting {
         self.run(x, memory, &mut pass).output
     }
 
-    /// The output of positions that come in pieces of these sizes.
-    pub fn output_in_pieces(&self, x: Tensor<3>, pieces: &[usize]) -> Tensor<3> {
+    /// The output of positions that come in pieces of these sizes. The first `padded` positions of the last sequence are
+    /// none.
+    pub fn output_in_pieces(&self, x: Tensor<3>, pieces: &[usize], padded: usize) -> Tensor<3> {
         let memory = self.memory(&x.device());
         let mut cache = Cache::new();
         let mut start = 0;
         let mut outputs = Vec::new();
         for &piece in pieces {
+            let end = start + piece;
+            let real = vec![0..end, padded.min(end)..end];
             let mut pass = Pass {
+                real: (padded > 0).then_some(real),
                 cache: Some(&mut cache),
                 ..Pass::default()
             };
             let part = x.clone().narrow(1, start, piece);
             outputs.push(self.run(part, memory.clone(), &mut pass).output);
             cache.advance(piece);
-            start += piece;
+            start = end;
         }
         Tensor::cat(outputs, 1)
     }

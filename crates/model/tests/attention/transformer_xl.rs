@@ -17,7 +17,7 @@ fn memory_reaches_back_so_many_inputs_and_no_further() {
     let device = Device::flex();
     let x = noise([BATCH, LENGTH, WIDTH], 1, &device);
     let layer = layer(3, &device);
-    let in_pieces = layer.output_in_pieces(x.clone(), &[1; LENGTH]);
+    let in_pieces = layer.output_in_pieces(x.clone(), &[1; LENGTH], 0);
     for position in 0..LENGTH {
         let start = position.saturating_sub(3);
         let seen = position + 1 - start;

@@ -207,11 +207,23 @@ impl ModelConfig {
 
     /// Numbers that one more position adds to a cache.
     pub fn cache_numbers(&self) -> u64 {
-        let layers = self.layer_blocks();
-        let numbers = layers.map(|block| match block.attention.cache(self.width) {
+        self.cached(|size| match size {
             CacheSize::Growing(numbers) => numbers,
             CacheSize::Fixed(_) | CacheSize::Impossible => 0,
-        });
+        })
+    }
+
+    /// Numbers that a cache holds at most of the layers in which it stops growing.
+    pub fn constant_cache_numbers(&self) -> u64 {
+        self.cached(|size| match size {
+            CacheSize::Fixed(numbers) => numbers,
+            CacheSize::Growing(_) | CacheSize::Impossible => 0,
+        })
+    }
+
+    fn cached(&self, numbers: impl Fn(CacheSize) -> u64) -> u64 {
+        let layers = self.layer_blocks();
+        let numbers = layers.map(|block| numbers(block.attention.cache(self.width)));
         numbers.fold(0, u64::saturating_add)
     }
 }

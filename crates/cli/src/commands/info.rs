@@ -30,7 +30,10 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         total: parts.values().sum(),
         parts,
         operations: config.operations(),
-        cache: config.cacheable().then(|| 4 * config.cache_numbers()),
+        cache: config.cacheable().then(|| Cache {
+            per_token: config.cache_numbers().saturating_mul(4),
+            constant: config.constant_cache_numbers().saturating_mul(4),
+        }),
     };
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -41,13 +44,21 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Bytes of a cache.
+struct Cache {
+    /// For each token.
+    per_token: u64,
+    /// At most, of the layers in which it stops growing.
+    constant: u64,
+}
+
 /// What is counted of a model.
 struct Numbers {
     parts: BTreeMap<&'static str, u64>,
     total: u64,
     operations: Operations,
-    /// Bytes for each token; none where a layer can have no cache.
-    cache: Option<u64>,
+    /// None where a layer can have no cache.
+    cache: Option<Cache>,
 }
 
 /// The counts, if they and the operations that follow from them fit into 64 bits.
@@ -79,7 +90,11 @@ fn words(description: &Description, numbers: &Numbers) -> Value {
         "config": description.config,
         "layers": description.config.layers(),
         "parameters": { "total": total, "parts": parts },
-        "memory": { "weights_bytes": 4 * total, "cache_bytes_per_token": cache },
+        "memory": {
+            "weights_bytes": 4 * total,
+            "cache_bytes_per_token": cache.as_ref().map(|it| it.per_token),
+            "constant_cache_bytes": cache.as_ref().map(|it| it.constant),
+        },
         "operations_per_token": { "weights": operations.weights, "attention": operations.attention },
     })
 }
@@ -107,8 +122,26 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
         writeln!(out, "  {name:14} {:>14}  {share:5.1} %", grouped(*count))?;
     }
     writeln!(out, "memory         {} of weights (f32)", bytes(4 * total))?;
-    match numbers.cache {
-        Some(cache) => writeln!(out, "               {} of cache per token", bytes(cache))?,
+    match &numbers.cache {
+        Some(Cache {
+            per_token,
+            constant,
+        }) => {
+            if *per_token > 0 {
+                writeln!(
+                    out,
+                    "               {} of cache per token",
+                    bytes(*per_token)
+                )?;
+            }
+            if *constant > 0 {
+                let constant = bytes(*constant);
+                writeln!(
+                    out,
+                    "               at most {constant} of cache however many tokens"
+                )?;
+            }
+        }
         None => writeln!(
             out,
             "               no cache: the whole sequence is read again for each token"

@@ -280,8 +280,9 @@ impl Golden {
         let mut theirs = self.file.floats(name).unwrap();
         assert_eq!(ours.len(), theirs.len(), "{name}");
         if let Some(rows) = rows {
-            for sequence in 0..batch {
-                let from = (sequence * length + rows[sequence] as usize) * width;
+            assert_eq!(rows.len(), batch, "{name}");
+            for (sequence, compared) in rows.into_iter().enumerate() {
+                let from = (sequence * length + compared as usize) * width;
                 let to = (sequence + 1) * length * width;
                 ours[from..to].fill(0.0);
                 theirs[from..to].fill(0.0);

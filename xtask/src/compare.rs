@@ -126,9 +126,9 @@ fn held_out_loss(folder: &Path, change: Option<&str>) -> Result<f64> {
         );
     }
     let metrics = std::fs::read_to_string(run.join("metrics.jsonl"))?;
-    let losses = metrics.lines().filter_map(|line| {
+    let mut losses = metrics.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;
         line["held_out_loss"].as_f64()
     });
-    losses.last().context("the run has no held-out loss")
+    losses.next_back().context("the run has no held-out loss")
 }

@@ -1,13 +1,12 @@
 """Cases of what works on rows and single numbers: linear maps, sums and norms, activations, softmax, rotary positions,
 embeddings, cross-entropy."""
 
-import math
 from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 
-from case import MINUS_INFINITY, Case, Tensors, draw, softmax
+from case import MINUS_INFINITY, Case, draw, softmax
 
 IGNORED = -100
 

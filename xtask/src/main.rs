@@ -55,7 +55,7 @@ fn check() -> Result<()> {
 fn goldens() -> Result<()> {
     let (python, reference) = (python()?, root().join("reference"));
     run(Command::new(&python).arg(reference.join("goldens.py")))?;
-    run(Command::new(&python).arg(reference.join("operations.py")))?;
+    run(Command::new(&python).arg(reference.join("operations")))?;
     run(Command::new(&python).arg(reference.join("parts.py")))
 }
 

@@ -38,6 +38,27 @@ pub(crate) fn close(what: &str, found: &[f32], expected: &[f64], tolerance: f64)
     }
 }
 
+/// Fails where sums are further apart than the tolerance allows, relative to the sizes of what was summed: terms that cancel
+/// out leave what rounding lost of each, so that the sums themselves say nothing about what may be lost.
+#[track_caller]
+pub(crate) fn close_sums(
+    what: &str,
+    found: &[f32],
+    expected: &[f64],
+    sizes: &[f64],
+    tolerance: f64,
+) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert_eq!(found.len(), sizes.len(), "{what}");
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let size = sizes[index];
+        assert!(
+            (f64::from(*found) - expected).abs() <= tolerance * size,
+            "{what} at {index}: {found} for {expected}, a sum of {size} by size"
+        );
+    }
+}
+
 /// Runs the check with vector instructions and without.
 pub(crate) fn both(check: impl Fn()) {
     for instructions in [Instructions::Native, Instructions::Scalar] {

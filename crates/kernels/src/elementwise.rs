@@ -31,6 +31,20 @@ pub fn scale_assign(x: &mut [f32], factor: f32) {
     threaded("scale_assign", &Scale { factor }, [], [x]);
 }
 
+/// `to = from · factor`, vector by vector: rows of attention are short, and a call for each would take longer than the work.
+#[inline(always)]
+pub(crate) fn scale_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
+    let (vectors, rest) = S::as_simd_f32s(from);
+    let (to, to_rest) = S::as_mut_simd_f32s(to);
+    let factors = simd.splat_f32s(factor);
+    for (to, from) in to.iter_mut().zip(vectors) {
+        *to = simd.mul_f32s(*from, factors);
+    }
+    for (to, from) in to_rest.iter_mut().zip(rest) {
+        *to = *from * factor;
+    }
+}
+
 struct Add;
 
 impl Step<2, 1, 0> for Add {

@@ -27,8 +27,8 @@ impl Initializer {
         shape: [usize; D],
         deviation: f64,
     ) -> Param<Tensor<D>> {
-        let generator = self.randomness.next_generator();
-        self.lazy(shape, move |count| normal(generator, count, deviation))
+        let numbers = self.randomness.next_normal(deviation);
+        self.lazy(shape, move |count| rounded(numbers.take(count)))
     }
 
     /// The same value everywhere.
@@ -39,9 +39,8 @@ impl Initializer {
     /// Normal values of deviation one that training leaves as they are. They are a function of a seed of their own: what
     /// is drawn before them does not change them.
     pub fn frozen_normal<const D: usize>(&self, shape: [usize; D], seed: u64) -> Param<Tensor<D>> {
-        let mut randomness = Randomness::new(Purpose::Frozen, seed, 0);
-        let generator = randomness.next_generator();
-        let param = self.lazy(shape, move |count| normal(generator, count, 1.0));
+        let numbers = Randomness::new(Purpose::Frozen, seed, 0).next_normal(1.0);
+        let param = self.lazy(shape, move |count| rounded(numbers.take(count)));
         param.set_require_grad(false)
     }
 
@@ -84,14 +83,6 @@ impl Initializer {
     }
 }
 
-/// Normal numbers. Box and Muller 1958: two uniform numbers give two normal ones.
-fn normal(mut generator: impl Rng, count: usize, deviation: f64) -> Vec<f32> {
-    let mut values = Vec::with_capacity(count + 1);
-    while values.len() < count {
-        let radius = (-2.0 * (1.0 - generator.random::<f64>()).ln()).sqrt() * deviation;
-        let (sine, cosine) = (std::f64::consts::TAU * generator.random::<f64>()).sin_cos();
-        values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
-    }
-    values.truncate(count);
-    values
+fn rounded(numbers: impl Iterator<Item = f64>) -> Vec<f32> {
+    numbers.map(|number| number as f32).collect()
 }

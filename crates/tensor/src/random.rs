@@ -1,6 +1,6 @@
 //! Randomness as a function of (purpose, seed, step, site), never a state: a resumed run draws what the first would have drawn.
 
-use rand::RngCore;
+use rand::{Rng, RngCore};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -53,6 +53,18 @@ impl Randomness {
         key[24] = self.purpose as u8;
         self.site += 1;
         ChaCha8Rng::from_seed(key)
+    }
+
+    /// Independent normal numbers around zero for the next site, without end. Box and Muller 1958: two uniform numbers give
+    /// two normal ones.
+    pub fn next_normal(&mut self, deviation: f64) -> impl Iterator<Item = f64> + use<> {
+        let mut generator = self.next_generator();
+        std::iter::repeat_with(move || {
+            let radius = (-2.0 * (1.0 - generator.random::<f64>()).ln()).sqrt() * deviation;
+            let (sine, cosine) = (std::f64::consts::TAU * generator.random::<f64>()).sin_cos();
+            [radius * cosine, radius * sine]
+        })
+        .flatten()
     }
 }
 

@@ -5,7 +5,6 @@
 
 use attentive_kernels::random_features::LARGEST_EXPONENT;
 use burn::tensor::{Device, Tensor, TensorData};
-use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
 use crate::{Randomness, fused, linear};
@@ -77,12 +76,12 @@ pub fn orthogonal_features(
     randomness: &mut Randomness,
     device: &Device,
 ) -> Tensor<2> {
-    let mut generator = randomness.next_generator();
+    let mut normal = randomness.next_normal(1.0);
     let mut rows: Vec<f32> = Vec::with_capacity(features * head_width);
     while rows.len() < features * head_width {
         let count = head_width.min(features - rows.len() / head_width);
-        for direction in orthogonal_rows(count, head_width, &mut generator) {
-            let length = norm(&normal_row(head_width, &mut generator));
+        for direction in orthogonal_rows(count, head_width, &mut normal) {
+            let length = norm(normal.by_ref().take(head_width));
             rows.extend(direction.iter().map(|it| (it * length) as f32));
         }
     }
@@ -90,10 +89,14 @@ pub fn orthogonal_features(
 }
 
 /// Orthogonal rows of length one, by Gram and Schmidt, each projection twice: once leaves rounding errors of the first size.
-fn orthogonal_rows(count: usize, width: usize, generator: &mut impl RngCore) -> Vec<Vec<f64>> {
+fn orthogonal_rows(
+    count: usize,
+    width: usize,
+    normal: &mut impl Iterator<Item = f64>,
+) -> Vec<Vec<f64>> {
     let mut rows: Vec<Vec<f64>> = Vec::with_capacity(count);
     while rows.len() < count {
-        let mut row = normal_row(width, generator);
+        let mut row: Vec<f64> = normal.take(width).collect();
         for _ in 0..2 {
             for other in &rows {
                 let share: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
@@ -102,7 +105,7 @@ fn orthogonal_rows(count: usize, width: usize, generator: &mut impl RngCore) -> 
                 }
             }
         }
-        let length = norm(&row);
+        let length = norm(row.iter().copied());
         // A row that the others span, which chance all but never draws, is drawn again.
         if length > 1e-9 {
             row.iter_mut().for_each(|number| *number /= length);
@@ -112,19 +115,8 @@ fn orthogonal_rows(count: usize, width: usize, generator: &mut impl RngCore) -> 
     rows
 }
 
-fn norm(row: &[f64]) -> f64 {
-    row.iter().map(|number| number * number).sum::<f64>().sqrt()
-}
-
-/// Independent normal numbers. Box and Muller 1958.
-fn normal_row(width: usize, generator: &mut impl RngCore) -> Vec<f64> {
-    // Above zero and at most one, in steps of 2^-53.
-    let mut uniform = || ((generator.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    let mut normal = || {
-        let radius = (-2.0 * uniform().ln()).sqrt();
-        radius * (std::f64::consts::TAU * uniform()).cos()
-    };
-    (0..width).map(|_| normal()).collect()
+fn norm(row: impl Iterator<Item = f64>) -> f64 {
+    row.map(|number| number * number).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]

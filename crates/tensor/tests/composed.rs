@@ -15,7 +15,7 @@ mod golden;
 #[path = "operations/ours.rs"]
 mod ours;
 #[expect(dead_code, reason = "shared with the operations' own tests")]
-#[path = "operations/refused.rs"]
+#[path = "operations/refused/mod.rs"]
 mod refused;
 #[path = "operations/twin.rs"]
 mod twin;

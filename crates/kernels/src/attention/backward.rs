@@ -1,5 +1,6 @@
 //! The backward pass: the weights are made again, tile by tile, from the saved log-sums. Dao et al. 2022.
 
+mod buffers;
 mod meetings;
 mod row;
 
@@ -7,9 +8,10 @@ use std::cell::RefCell;
 
 use pulp::{Simd, WithSimd};
 
+use self::buffers::{Buffers, Sizes, buffer_sizes};
 use self::meetings::Meeting;
 use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels};
-use super::{BiasOf, Heads, KEYS, Options, QUERIES, Shape, Strides};
+use super::{BiasOf, Heads, KEYS, Options, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
 use crate::micro::{self, View};
@@ -169,28 +171,7 @@ struct Group<'a> {
     shared: usize,
     out: Output,
     scratch: &'a mut [f32],
-    sizes: [usize; 11],
-}
-
-/// The packed operands of a head and its running sums.
-struct Buffers<'s> {
-    /// Keys and values as panels of columns.
-    key_panels: &'s [f32],
-    value_panels: &'s [f32],
-    /// Keys as padded rows.
-    key_rows: &'s [f32],
-    /// Queries and upstream gradients as padded rows.
-    query_rows: &'s mut [f32],
-    upstream_rows: &'s mut [f32],
-    /// Sums, as padded rows.
-    query_sums: &'s mut [f32],
-    key_sums: &'s mut [f32],
-    value_sums: &'s mut [f32],
-    /// A tile of weights and one of their slopes.
-    weights: &'s mut [f32],
-    slopes: &'s mut [f32],
-    /// Per query, the mean slope.
-    means: &'s mut [f32],
+    sizes: Sizes,
 }
 
 impl WithSimd for Group<'_> {
@@ -204,31 +185,18 @@ impl WithSimd for Group<'_> {
             value_width,
             ..
         } = *self.shape;
-        let panel = micro::columns::<S>();
-        let (width, wide) = (
-            head_width.next_multiple_of(panel),
-            value_width.next_multiple_of(panel),
-        );
-        let mut rest = std::mem::take(&mut self.scratch);
-        let mut parts: [&mut [f32]; 11] = Default::default();
-        for (part, size) in parts.iter_mut().zip(self.sizes) {
-            (*part, rest) = rest.split_at_mut(size);
-        }
-        let [
-            key_panels,
-            value_panels,
-            key_rows,
-            query_rows,
-            upstream_rows,
-            query_sums,
-            key_sums,
-            value_sums,
-            weights,
-            slopes,
-            means,
-        ] = parts;
+        let [width, wide] = self.padded::<S>();
+        let mut buffers = Buffers::cut(std::mem::take(&mut self.scratch), self.sizes);
         let (batch, shared) = (self.batch, self.shared);
-        pack_columns(simd, self.key, batch, shared, keys, head_width, key_panels);
+        pack_columns(
+            simd,
+            self.key,
+            batch,
+            shared,
+            keys,
+            head_width,
+            buffers.key_panels,
+        );
         pack_columns(
             simd,
             self.value,
@@ -236,24 +204,11 @@ impl WithSimd for Group<'_> {
             shared,
             keys,
             value_width,
-            value_panels,
+            buffers.value_panels,
         );
-        pack_rows::<S>(self.key, batch, shared, keys, head_width, key_rows);
-        key_sums.fill(0.0);
-        value_sums.fill(0.0);
-        let mut buffers = Buffers {
-            key_panels,
-            value_panels,
-            key_rows,
-            query_rows,
-            upstream_rows,
-            query_sums,
-            key_sums,
-            value_sums,
-            weights,
-            slopes,
-            means,
-        };
+        pack_rows::<S>(self.key, batch, shared, keys, head_width, buffers.key_rows);
+        buffers.key_sums.fill(0.0);
+        buffers.value_sums.fill(0.0);
         let group = self.shape.heads / self.shape.key_value_heads;
         let mut head = shared * group;
         while head < (shared + 1) * group {
@@ -283,26 +238,6 @@ impl WithSimd for Group<'_> {
             );
         }
     }
-}
-
-/// The sizes of the buffers, in the order of [`Buffers`].
-fn buffer_sizes(shape: &Shape, panel: usize) -> [usize; 11] {
-    let padded_keys = shape.keys.next_multiple_of(panel);
-    let width = shape.head_width.next_multiple_of(panel);
-    let wide = shape.value_width.next_multiple_of(panel);
-    [
-        padded_keys * shape.head_width,
-        padded_keys * shape.value_width,
-        shape.keys * width,
-        shape.queries * width,
-        shape.queries * wide,
-        shape.queries * width,
-        shape.keys * width,
-        shape.keys * wide,
-        QUERIES * KEYS,
-        QUERIES * KEYS,
-        shape.queries,
-    ]
 }
 
 impl Group<'_> {
@@ -347,7 +282,7 @@ impl Group<'_> {
         for meeting in self.meetings(head, micro::columns::<S>()) {
             self.meet(simd, head, &meeting, buffers);
         }
-        let width = head_width.next_multiple_of(micro::columns::<S>());
+        let [width, _] = self.padded::<S>();
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
@@ -363,26 +298,33 @@ impl Group<'_> {
         }
     }
 
+    /// A block of queries meets a tile of keys: its weights and slopes are made and added to all gradients.
     #[inline(always)]
     fn meet<S: Simd>(&self, simd: S, head: usize, meeting: &Meeting, buffers: &mut Buffers) {
-        let Shape {
-            head_width,
-            value_width,
-            ..
-        } = *self.shape;
+        self.score(simd, meeting, buffers);
+        let block = &meeting.block;
+        for row in 0..block.len() {
+            let line = row * KEYS..(row + 1) * KEYS;
+            let (weights, slopes) = (
+                &mut buffers.weights[line.clone()],
+                &mut buffers.slopes[line],
+            );
+            let mean = buffers.means[block.start + row];
+            let at = [self.batch, head, block.start + row];
+            self.row(simd, at, meeting, weights, slopes, mean);
+        }
+        self.spread(simd, meeting, buffers);
+    }
+
+    /// The products of queries and keys, and of upstream gradients and values.
+    #[inline(always)]
+    fn score<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers) {
+        let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
+        let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
-        let (tile, count) = (keys.start, keys.len());
-        let panel = micro::columns::<S>();
-        let width = head_width.next_multiple_of(panel);
-        let wide = value_width.next_multiple_of(panel);
-        let rows = block.len();
+        let (rows, tile, count) = (block.len(), keys.start, keys.len());
         let query_rows = &buffers.query_rows[block.start * width..block.end * width];
         let upstream_rows = &buffers.upstream_rows[block.start * wide..block.end * wide];
-        let rows_of = |data: &[f32], row_stride: usize| View {
-            start: data.as_ptr(),
-            row_stride,
-            column_stride: 1,
-        };
         // SAFETY: the packed rows of the block and the packed panels of the tile hold what the products read, and the tiles
         // of weights and slopes have room for whole panels.
         unsafe {
@@ -392,7 +334,7 @@ impl Group<'_> {
                 rows,
                 count,
                 head_width,
-                rows_of(query_rows, width),
+                by_rows(query_rows, width),
                 panels,
                 buffers.weights,
                 KEYS,
@@ -403,22 +345,22 @@ impl Group<'_> {
                 rows,
                 count,
                 value_width,
-                rows_of(upstream_rows, wide),
+                by_rows(upstream_rows, wide),
                 panels,
                 buffers.slopes,
                 KEYS,
             );
         }
-        for row in 0..rows {
-            let line = row * KEYS..(row + 1) * KEYS;
-            let (weights, slopes) = (
-                &mut buffers.weights[line.clone()],
-                &mut buffers.slopes[line],
-            );
-            let mean = buffers.means[block.start + row];
-            let at = [self.batch, head, block.start + row];
-            self.row(simd, at, meeting, weights, slopes, mean);
-        }
+    }
+
+    /// Adds what weights and slopes send back to values, keys and queries.
+    #[inline(always)]
+    fn spread<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers) {
+        let [width, wide] = self.padded::<S>();
+        let Meeting { block, keys, .. } = meeting;
+        let (rows, count) = (block.len(), keys.len());
+        let query_rows = &buffers.query_rows[block.start * width..block.end * width];
+        let upstream_rows = &buffers.upstream_rows[block.start * wide..block.end * wide];
         let turned = |data: &[f32]| View {
             start: data.as_ptr(),
             row_stride: 1,
@@ -427,37 +369,32 @@ impl Group<'_> {
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns.
         unsafe {
             let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];
-            add_product(
-                simd,
-                count,
-                rows,
-                turned(buffers.weights),
-                upstream_rows,
-                sums,
-                wide,
-            );
+            let weights = turned(buffers.weights);
+            add_product(simd, count, rows, weights, upstream_rows, sums, wide);
             let sums = &mut buffers.key_sums[keys.start * width..keys.end * width];
-            add_product(
-                simd,
-                count,
-                rows,
-                turned(buffers.slopes),
-                query_rows,
-                sums,
-                width,
-            );
+            let slopes = turned(buffers.slopes);
+            add_product(simd, count, rows, slopes, query_rows, sums, width);
             let sums = &mut buffers.query_sums[block.start * width..block.end * width];
             let key_rows = &buffers.key_rows[keys.start * width..keys.end * width];
-            add_product(
-                simd,
-                rows,
-                count,
-                rows_of(buffers.slopes, KEYS),
-                key_rows,
-                sums,
-                width,
-            );
+            let slopes = by_rows(buffers.slopes, KEYS);
+            add_product(simd, rows, count, slopes, key_rows, sums, width);
         }
+    }
+
+    /// The widths of padded rows of heads and of values.
+    #[inline(always)]
+    fn padded<S: Simd>(&self) -> [usize; 2] {
+        let widths = [self.shape.head_width, self.shape.value_width];
+        widths.map(|it| it.next_multiple_of(micro::columns::<S>()))
+    }
+}
+
+#[inline(always)]
+fn by_rows(data: &[f32], row_stride: usize) -> View {
+    View {
+        start: data.as_ptr(),
+        row_stride,
+        column_stride: 1,
     }
 }
 

@@ -8,10 +8,10 @@ use pulp::{Simd, WithSimd};
 use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block};
 use super::scores::{
-    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, scale_row_into,
-    score_packed, union,
+    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, score_packed, union,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
+use crate::elementwise::scale_into;
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::micro::{self, View};
 use crate::simd;
@@ -351,7 +351,7 @@ impl Head<'_> {
                 std::slice::from_raw_parts_mut(self.out.context.add(start), width)
             };
             let sums = &sums[row * padded..row * padded + width];
-            scale_row_into(simd, sums, factor, to);
+            scale_into(simd, sums, factor, to);
         }
     }
 }

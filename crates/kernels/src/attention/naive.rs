@@ -91,15 +91,32 @@ pub struct Backward {
     pub bias: Vec<f64>,
 }
 
+/// Which terms the gradients sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terms {
+    /// The terms themselves.
+    Signed,
+    /// Their sizes: what a sum loses to rounding is a share of these, however small the sum is.
+    Sizes,
+}
+
+impl Terms {
+    pub(crate) fn of(self, term: f64) -> f64 {
+        match self {
+            Self::Signed => term,
+            Self::Sizes => term.abs(),
+        }
+    }
+}
+
 /// The gradients of the sum of `context · upstream`, with `upstream` `[batch, heads, queries, value_width]`.
 pub fn backward(
     shape: &Shape,
-    query: Heads,
-    key: Heads,
-    value: Heads,
+    [query, key, value]: [Heads; 3],
     upstream: &[f32],
     log_sums_upstream: Option<&[f32]>,
     options: &Options,
+    terms: Terms,
 ) -> Backward {
     let Forward { weights, .. } = forward(shape, query, key, value, options);
     let dv = shape.value_width;
@@ -112,16 +129,17 @@ pub fn backward(
         for other in 0..shape.keys {
             let factor = f64::from(dropout_factor(options, shape, row, other));
             let v = value.row(batch, shared, other, dv);
-            slopes[other] = dot(upstream, v) * factor;
+            let products = products(upstream, v).map(|it| terms.of(it));
+            slopes[other] = products.sum::<f64>() * factor;
             let at = ((batch * shape.key_value_heads + shared) * shape.keys + other) * dv;
             for (i, up) in upstream.iter().enumerate() {
-                out.value[at + i] += weights[other] * factor * f64::from(*up);
+                out.value[at + i] += weights[other] * factor * terms.of(f64::from(*up));
             }
         }
         let of_log_sum = log_sums_upstream.map_or(0.0, |slopes| f64::from(slopes[row]));
-        let slopes = slopes_of_scores(weights, &slopes, of_log_sum);
+        let slopes = slopes_of_scores(weights, &slopes, of_log_sum, terms);
         let at = [batch, head, position];
-        out.add(shape, options, [query, key], at, &slopes);
+        out.add(shape, options, [query, key], at, &slopes, terms);
     });
     out
 }
@@ -129,31 +147,32 @@ pub fn backward(
 /// The gradients of the sum of `weights · upstream`, both `[batch, heads, queries, keys]`; there are no values.
 pub fn weights_backward(
     shape: &Shape,
-    query: Heads,
-    key: Heads,
+    [query, key]: [Heads; 2],
     weights: &[f64],
     upstream: &[f32],
     options: &Options,
+    terms: Terms,
 ) -> Backward {
     let mut out = Backward::zeros(shape, options);
     for_each_row(shape, |batch, head, position, row| {
         let row = row * shape.keys..(row + 1) * shape.keys;
         let upstream: Vec<f64> = upstream[row.clone()]
             .iter()
-            .map(|it| f64::from(*it))
+            .map(|it| terms.of(f64::from(*it)))
             .collect();
-        let slopes = slopes_of_scores(&weights[row], &upstream, 0.0);
+        let slopes = slopes_of_scores(&weights[row], &upstream, 0.0, terms);
         let at = [batch, head, position];
-        out.add(shape, options, [query, key], at, &slopes);
+        out.add(shape, options, [query, key], at, &slopes, terms);
     });
     out
 }
 
 /// The slopes of a row's scores, of those of its weights and of its log-sum.
-fn slopes_of_scores(weights: &[f64], slopes: &[f64], of_log_sum: f64) -> Vec<f64> {
+fn slopes_of_scores(weights: &[f64], slopes: &[f64], of_log_sum: f64, terms: Terms) -> Vec<f64> {
     let mean: f64 = slopes.iter().zip(weights).map(|(s, w)| s * w).sum();
+    let shift = terms.of(-mean) + terms.of(of_log_sum);
     let pairs = weights.iter().zip(slopes);
-    pairs.map(|(w, s)| w * (s - mean + of_log_sum)).collect()
+    pairs.map(|(w, s)| w * (s + shift)).collect()
 }
 
 impl Backward {
@@ -177,6 +196,7 @@ impl Backward {
         [query, key]: [Heads; 2],
         [batch, head, position]: [usize; 3],
         slopes: &[f64],
+        terms: Terms,
     ) {
         let of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
         let (d, shared) = (shape.head_width, shape.key_value_head(head));
@@ -189,8 +209,8 @@ impl Backward {
             let k = key.row(batch, shared, other, d);
             let at = ((batch * shape.key_value_heads + shared) * shape.keys + other) * d;
             for i in 0..d {
-                self.query[row * d + i] += slope * f64::from(k[i]);
-                self.key[at + i] += slope * f64::from(q[i]);
+                self.query[row * d + i] += terms.of(slope * f64::from(k[i]));
+                self.key[at + i] += terms.of(slope * f64::from(q[i]));
             }
         }
     }
@@ -216,10 +236,12 @@ fn bias_index(shape: &Shape, of: BiasOf, query: usize, key: usize) -> usize {
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| f64::from(*a) * f64::from(*b))
-        .sum()
+    products(a, b).sum()
+}
+
+fn products(a: &[f32], b: &[f32]) -> impl Iterator<Item = f64> {
+    let pairs = a.iter().zip(b);
+    pairs.map(|(a, b)| f64::from(*a) * f64::from(*b))
 }
 
 /// What dropout multiplies the weight of a row and a key with.

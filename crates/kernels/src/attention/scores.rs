@@ -42,20 +42,6 @@ pub(super) fn copy_row<S: Simd>(from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Copies a row, times a factor.
-#[inline(always)]
-pub(super) fn scale_row_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
-    let (vectors, rest) = S::as_simd_f32s(from);
-    let (to, to_rest) = S::as_mut_simd_f32s(to);
-    let factors = simd.splat_f32s(factor);
-    for (to, from) in to.iter_mut().zip(vectors) {
-        *to = simd.mul_f32s(*from, factors);
-    }
-    for (to, from) in to_rest.iter_mut().zip(rest) {
-        *to = *from * factor;
-    }
-}
-
 /// Rows of a head as columns of panels: `[panel][width][columns of a panel]`, the last panel filled up with zeros.
 #[inline(always)]
 pub(super) fn pack_columns<S: Simd>(

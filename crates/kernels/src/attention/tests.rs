@@ -7,7 +7,9 @@ use std::panic;
 
 use proptest::prelude::*;
 
+use super::naive::Terms;
 use super::*;
+use crate::checks::close_sums;
 use crate::simd::{Instructions, with_instructions};
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -62,6 +64,34 @@ fn assert_close(what: &str, case: &Case, ours: &[f32], theirs: &[f64]) {
     }
 }
 
+/// The gradients of the twin, and the sizes of what it summed for them.
+struct Slopes {
+    sums: naive::Backward,
+    sizes: naive::Backward,
+}
+
+impl Slopes {
+    fn new(made: impl Fn(Terms) -> naive::Backward) -> Self {
+        Self {
+            sums: made(Terms::Signed),
+            sizes: made(Terms::Sizes),
+        }
+    }
+
+    /// Compared by the sizes of terms: with one key per query, for one, the slope of each score is zero, a difference of two
+    /// sums in different orders.
+    fn assert_close(
+        &self,
+        what: &str,
+        case: &Case,
+        ours: &[f32],
+        of: fn(&naive::Backward) -> &[f64],
+    ) {
+        let what = format!("{what} of {case:?}");
+        close_sums(&what, ours, of(&self.sums), of(&self.sizes), 2e-5);
+    }
+}
+
 /// The numbers of strided rows in `[batch, heads, length, width]` order.
 fn gathered(data: &[f32], strides: Strides, [batch, heads, length, width]: [usize; 4]) -> Vec<f32> {
     let mut out = Vec::new();
@@ -85,11 +115,7 @@ fn check(case: &Case) {
     let c_size = sizes(s.heads, s.queries, s.value_width);
     let count = |size: [usize; 4]| size.iter().product::<usize>();
     let strides = |size: [usize; 4]| case.strides(size[1], size[2], size[3]);
-    let mut data =
-        [q_size, k_size, v_size, c_size].map(|size| numbers(count(size), size[3] + size[1]));
-    // Slopes of wide values as large as those of narrow ones: what is lost in their differences grows with them.
-    let shrink = (33.0 / s.value_width as f32).min(1.0);
-    data[3].iter_mut().for_each(|it| *it *= shrink);
+    let data = [q_size, k_size, v_size, c_size].map(|size| numbers(count(size), size[3] + size[1]));
     let heads = |i: usize, size: [usize; 4]| Heads {
         data: &data[i],
         strides: strides(size),
@@ -129,7 +155,9 @@ fn check(case: &Case) {
     let upstream = gathered(&data[3], strides(c_size), c_size);
     let log_sums_upstream = numbers(s.batch * s.heads * s.queries, 11);
     let log_sums_upstream = case.reads_log_sums.then_some(&*log_sums_upstream);
-    let slopes = naive::backward(&s, q, k, v, &upstream, log_sums_upstream, &options);
+    let slopes = Slopes::new(|terms| {
+        naive::backward(&s, [q, k, v], &upstream, log_sums_upstream, &options, terms)
+    });
     weights_backward::check(case, [q, k], &options, &expected.weights);
     for instructions in [Instructions::Native, Instructions::Scalar] {
         with_instructions(instructions, || {
@@ -178,25 +206,13 @@ fn check(case: &Case) {
                 bias: Some(&mut dbias),
             };
             backward(&s, [q, k, v], attended, upstream, &options, gradients);
-            assert_close(
-                "query",
-                case,
-                &gathered(&dq, strides(q_size), q_size),
-                &slopes.query,
-            );
-            assert_close(
-                "key",
-                case,
-                &gathered(&dk, strides(k_size), k_size),
-                &slopes.key,
-            );
-            assert_close(
-                "value",
-                case,
-                &gathered(&dv, strides(v_size), v_size),
-                &slopes.value,
-            );
-            assert_close("bias", case, &dbias, &slopes.bias);
+            let ours = gathered(&dq, strides(q_size), q_size);
+            slopes.assert_close("query", case, &ours, |it| &it.query);
+            let ours = gathered(&dk, strides(k_size), k_size);
+            slopes.assert_close("key", case, &ours, |it| &it.key);
+            let ours = gathered(&dv, strides(v_size), v_size);
+            slopes.assert_close("value", case, &ours, |it| &it.value);
+            slopes.assert_close("bias", case, &dbias, |it| &it.bias);
             // Without a gradient of the bias there is another loop over a row.
             let mut again = vec![f32::NAN; count(q_size)];
             let gradients = Gradients {
@@ -210,7 +226,7 @@ fn check(case: &Case) {
             };
             backward(&s, [q, k, v], attended, upstream, &options, gradients);
             let again = gathered(&again, strides(q_size), q_size);
-            assert_close("query, without a bias", case, &again, &slopes.query);
+            slopes.assert_close("query, without a bias", case, &again, |it| &it.query);
         });
     }
 }
@@ -371,15 +387,8 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
         data: &data[i],
         strides: layout[i],
     };
-    let slopes = naive::backward(
-        &shape,
-        heads(0),
-        heads(1),
-        heads(2),
-        &upstream,
-        None,
-        &options,
-    );
+    let operands = [heads(0), heads(1), heads(2)];
+    let slopes = naive::backward(&shape, operands, &upstream, None, &options, Terms::Signed);
     for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
         for (j, slope) in slopes.iter().enumerate() {
             let moved = |step: f32| {

@@ -8,15 +8,17 @@
 //!
 //! A value with a one behind it, and `h` with `c` behind it, make one product of each sum: a wide row is `[v, 1]` or `[h, c]`.
 
+mod buffers;
+
 use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::tiles::{
-    Left, Panels, Sums, Triangle, dense, multiply, pack, pack_left, pack_turned, scale_into,
-};
+use self::buffers::{Buffers, Sizes, sizes};
+use super::tiles::{Left, Panels, Sums, Triangle, dense, multiply, pack, pack_left, pack_turned};
 use super::{CHUNK, Chunk, Heads, MANY, Options, Plan, Rows, Shape, Target, fits};
+use crate::elementwise::scale_into;
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
 use crate::micro::{self, Onto, View};
@@ -117,50 +119,6 @@ struct Output {
 }
 
 /// The sizes of the buffers, in the order of [`Buffers`].
-fn sizes(shape: &Shape, panel: usize) -> [usize; 12] {
-    let features = shape.head_width.next_multiple_of(panel);
-    let width = shape.value_width.next_multiple_of(panel);
-    let wide = shape.value_width + 1;
-    let chunk = CHUNK.next_multiple_of(panel);
-    [
-        wide * features,
-        shape.head_width * width,
-        MANY * wide,
-        chunk * wide,
-        MANY * wide.next_multiple_of(micro::ROWS),
-        MANY * features,
-        CHUNK * wide,
-        chunk * shape.head_width,
-        CHUNK * width,
-        2 * CHUNK * chunk,
-        CHUNK * features,
-        CHUNK * width,
-    ]
-}
-
-struct Buffers<'s> {
-    /// Sums of wide rows times rows of features, as panels of features: `[features in panels][wide]`.
-    state: &'s mut [f32],
-    /// The same exchanged, without the wide rows' last number, as panels of values' columns.
-    turned: &'s mut [f32],
-    /// Values with a one behind each, also as columns of panels, and the left-hand side of what joins a state.
-    values: &'s mut [f32],
-    value_columns: &'s mut [f32],
-    left: &'s mut [f32],
-    /// Keys' or queries' features in panels.
-    features: &'s mut [f32],
-    /// `[h, c]` of a chunk's queries.
-    slopes: &'s mut [f32],
-    /// A chunk's keys as columns of panels, and the slopes `h` in panels.
-    key_columns: &'s mut [f32],
-    slope_panels: &'s mut [f32],
-    /// The triangles of weights and of their slopes.
-    triangles: &'s mut [f32],
-    /// Rows of gradients.
-    feature_rows: &'s mut [f32],
-    value_rows: &'s mut [f32],
-}
-
 /// One key-value head and the query heads that it serves.
 struct Group<'a> {
     shape: &'a Shape,
@@ -176,7 +134,7 @@ struct Group<'a> {
     shared: usize,
     out: Output,
     scratch: &'a mut [f32],
-    sizes: [usize; 12],
+    sizes: Sizes,
 }
 
 impl WithSimd for Group<'_> {
@@ -184,39 +142,8 @@ impl WithSimd for Group<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let mut rest = std::mem::take(&mut self.scratch);
-        let mut parts: [&mut [f32]; 12] = Default::default();
-        for (part, size) in parts.iter_mut().zip(self.sizes) {
-            (*part, rest) = rest.split_at_mut(size);
-        }
-        let [
-            state,
-            turned,
-            values,
-            value_columns,
-            left,
-            features,
-            slopes,
-            key_columns,
-            slope_panels,
-            triangles,
-            feature_rows,
-            value_rows,
-        ] = parts;
-        let mut buffers = Buffers {
-            state,
-            turned,
-            values,
-            value_columns,
-            left,
-            features,
-            slopes,
-            key_columns,
-            slope_panels,
-            triangles,
-            feature_rows,
-            value_rows,
-        };
+        let scratch = std::mem::take(&mut self.scratch);
+        let mut buffers = Buffers::cut(scratch, self.sizes);
         self.forwards(simd, &mut buffers);
         self.backwards(simd, &mut buffers);
     }

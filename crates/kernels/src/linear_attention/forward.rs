@@ -6,9 +6,10 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::tiles::{
-    Left, Panels, Sums, Triangle, add_rows, multiply, pack, pack_left, pack_turned, scale_into, sum,
+    Left, Panels, Sums, Triangle, add_rows, multiply, pack, pack_left, pack_turned, sum,
 };
 use super::{CHUNK, Chunk, Heads, MANY, Options, Plan, Rows, Shape, Target, fits, state_size};
+use crate::elementwise::scale_into;
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
 use crate::micro::{self, Onto};

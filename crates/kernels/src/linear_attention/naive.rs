@@ -1,6 +1,7 @@
 //! The specification of linear attention: whole matrices, one number at a time, sums in f64.
 
 use super::{Heads, Options, Order, Shape, Strides};
+use crate::attention::naive::Terms;
 
 /// What the naive forward pass gives.
 #[derive(Clone, Debug)]
@@ -16,7 +17,17 @@ pub struct Forward {
 }
 
 /// Linear attention by its definition.
-pub fn forward(shape: &Shape, [query, key, value]: [Heads; 3], options: &Options) -> Forward {
+pub fn forward(shape: &Shape, operands: [Heads; 3], options: &Options) -> Forward {
+    forward_of(shape, operands, options, Terms::Signed)
+}
+
+/// The context is the sum of the terms; nothing else depends on which.
+fn forward_of(
+    shape: &Shape,
+    [query, key, value]: [Heads; 3],
+    options: &Options,
+    terms: Terms,
+) -> Forward {
     let (features, width) = (shape.head_width, shape.value_width);
     let mut out = Forward {
         context: Vec::new(),
@@ -33,7 +44,7 @@ pub fn forward(shape: &Shape, [query, key, value]: [Heads; 3], options: &Options
             for (q, at) in q.iter().zip(index * features..) {
                 denominator += q * f64::from(start.totals[at]);
                 for (column, sum) in context.iter_mut().enumerate() {
-                    *sum += q * f64::from(start.sums[at * width + column]);
+                    *sum += terms.of(q * f64::from(start.sums[at * width + column]));
                 }
             }
         }
@@ -42,7 +53,7 @@ pub fn forward(shape: &Shape, [query, key, value]: [Heads; 3], options: &Options
             let v = row(value, [batch, shared, other], width);
             denominator += weight;
             for (sum, v) in context.iter_mut().zip(v) {
-                *sum += weight * v;
+                *sum += terms.of(weight * v);
             }
         }
         let inverse = if denominator == 0.0 {
@@ -89,15 +100,17 @@ pub struct Backward {
     pub value: Vec<f64>,
 }
 
-/// The gradients of the sum of `context · upstream`, with `upstream` `[batch, heads, queries, value_width]`.
+/// The gradients of the sum of `context · upstream`, with `upstream` `[batch, heads, queries, value_width]`. Sizes of terms
+/// take the denominators for exact, as those of features that are not negative nearly are.
 pub fn backward(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
     upstream: &[f32],
     options: &Options,
+    terms: Terms,
 ) -> Backward {
     let (features, width) = (shape.head_width, shape.value_width);
-    let passed = forward(shape, [query, key, value], options);
+    let passed = forward_of(shape, [query, key, value], options, terms);
     let shared_rows = shape.batch * shape.key_value_heads * shape.keys;
     let mut out = Backward {
         query: Vec::new(),
@@ -119,31 +132,32 @@ pub fn backward(
         // The slopes of the sum above the line, and of the one below.
         let above: Vec<f64> = upstream[line.clone()]
             .iter()
-            .map(|it| f64::from(*it) * inverse)
+            .map(|it| terms.of(f64::from(*it) * inverse))
             .collect();
-        let below = -dot(&above, &passed.context[line]);
+        let below = terms.of(-dot(&above, &passed.context[line]));
         let mut slopes = vec![0.0; features];
         if let Some(start) = options.start {
             let index = batch * shape.key_value_heads + shared;
             for (feature, slope) in slopes.iter_mut().enumerate() {
                 let at = index * features + feature;
-                *slope += below * f64::from(start.totals[at]);
+                *slope += terms.of(below * f64::from(start.totals[at]));
                 for (column, above) in above.iter().enumerate() {
-                    *slope += above * f64::from(start.sums[at * width + column]);
+                    *slope += terms.of(above * f64::from(start.sums[at * width + column]));
                 }
             }
         }
         for other in (0..shape.keys).filter(|other| sees(shape, options, batch, place, *other)) {
             let k = row(key, [batch, shared, other], features);
             let v = row(value, [batch, shared, other], width);
-            let (weight, slope) = (dot(&q, &k), dot(&above, &v) + below);
+            let products = above.iter().zip(&v).map(|(a, v)| terms.of(a * v));
+            let (weight, slope) = (dot(&q, &k), products.sum::<f64>() + below);
             let at = (batch * shape.key_value_heads + shared) * shape.keys + other;
             for feature in 0..features {
-                slopes[feature] += slope * k[feature];
-                out.key[at * features + feature] += slope * q[feature];
+                slopes[feature] += terms.of(slope * k[feature]);
+                out.key[at * features + feature] += terms.of(slope * q[feature]);
             }
             for (column, above) in above.iter().enumerate() {
-                out.value[at * width + column] += weight * above;
+                out.value[at * width + column] += terms.of(weight * above);
             }
         }
         out.query.extend(slopes);

@@ -6,7 +6,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::checks::{both, close, few, numbers, panic_of};
+use crate::attention::naive::Terms;
+use crate::checks::{both, close, close_sums, few, numbers, panic_of};
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -123,7 +124,8 @@ fn check(case: &Case) {
         }),
     };
     let expected = naive::forward(&s, operands, &options);
-    let slopes = naive::backward(&s, operands, &inputs.upstream, &options);
+    let [slopes, terms] = [Terms::Signed, Terms::Sizes]
+        .map(|terms| naive::backward(&s, operands, &inputs.upstream, &options, terms));
     let sizes = |heads, length, width| [s.batch, heads, length, width];
     both(|| {
         let ours = attend(&s, operands, &options);
@@ -150,13 +152,12 @@ fn check(case: &Case) {
         let seen = [context, upstream];
         let denominators = &ours.denominators;
         backward(&s, operands, seen, denominators, &options, gradients);
-        // Slopes are differences of sums, whose size decides what is lost.
         let query = heads_first(&query, sizes(s.heads, s.queries, s.head_width));
-        close("query", &query, &slopes.query, 1e-4);
+        close_sums("query", &query, &slopes.query, &terms.query, 1e-5);
         let key = heads_first(&key, sizes(s.key_value_heads, s.keys, s.head_width));
-        close("key", &key, &slopes.key, 1e-4);
+        close_sums("key", &key, &slopes.key, &terms.key, 1e-5);
         let value = heads_first(&value, sizes(s.key_value_heads, s.keys, s.value_width));
-        close("value", &value, &slopes.value, 1e-4);
+        close_sums("value", &value, &slopes.value, &terms.value, 1e-5);
     });
 }
 
@@ -307,7 +308,8 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
                 data: &data[i],
                 strides: layout[i],
             });
-            let slopes = naive::backward(&shape, operands, &inputs.upstream, &options);
+            let slopes =
+                naive::backward(&shape, operands, &inputs.upstream, &options, Terms::Signed);
             for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
                 for (j, slope) in slopes.iter().enumerate() {
                     let moved = |step: f32| {

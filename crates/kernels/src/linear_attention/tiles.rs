@@ -380,20 +380,6 @@ pub(super) fn add_rows<S: Simd>(
     }
 }
 
-/// `to = from · factor`
-#[inline(always)]
-pub(super) fn scale_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
-    let (vectors, rest) = S::as_simd_f32s(from);
-    let (to, to_rest) = S::as_mut_simd_f32s(to);
-    let factors = simd.splat_f32s(factor);
-    for (to, from) in to.iter_mut().zip(vectors) {
-        *to = simd.mul_f32s(*from, factors);
-    }
-    for (to, from) in to_rest.iter_mut().zip(rest) {
-        *to = *from * factor;
-    }
-}
-
 /// The sum of a row.
 #[inline(always)]
 pub(super) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {

@@ -212,11 +212,7 @@ impl NadarayaWatson {
     /// Lets the queries gather.
     pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
         let sides = input.sides(self.role, pass);
-        let heads = Projected {
-            query: sides.queries.unsqueeze_dim(1),
-            key: sides.keys.unsqueeze_dim(1),
-            value: sides.values.unsqueeze_dim(1),
-        };
+        let heads = Projected::one_head(sides.queries, sides.keys, sides.values);
         let mut call = Call {
             site: AttentionSite {
                 layer: input.layer,

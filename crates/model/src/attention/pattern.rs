@@ -62,6 +62,17 @@ pub struct Projected {
     pub value: Tensor<4>,
 }
 
+impl Projected {
+    /// One head, of tensors `[batch, length, width]`.
+    pub fn one_head(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Self {
+        Self {
+            query: query.unsqueeze_dim(1),
+            key: key.unsqueeze_dim(1),
+            value: value.unsqueeze_dim(1),
+        }
+    }
+}
+
 /// What a pattern gives.
 #[derive(Clone, Debug)]
 pub struct Context {

@@ -192,11 +192,7 @@ impl Scored {
                 score.key.forward(sides.keys),
             ),
         };
-        let heads = Projected {
-            query: query.unsqueeze_dim(1),
-            key: key.unsqueeze_dim(1),
-            value: sides.values.unsqueeze_dim(1),
-        };
+        let heads = Projected::one_head(query, key, sides.values);
         let mut call = Call {
             site: AttentionSite {
                 layer: input.layer,

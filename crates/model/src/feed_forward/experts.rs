@@ -224,25 +224,25 @@ impl Experts {
         let (dims, device) = (x.dims(), x.device());
         let active = self.config.active;
         let mut results = Vec::new();
-        let mut tokens = Vec::with_capacity(routes.rows());
         for (expert, entries) in self.experts.iter().zip(&routes.taken) {
             if entries.is_empty() {
                 continue;
             }
+            // A gather per expert: its backward pass makes a gradient of all tokens, but so would that of a slice of one
+            // gather, of all tokens times the active experts.
             let rows = entries.iter().map(|entry| entry / active);
-            let taken = x.clone().select(0, indices(rows.clone(), &device));
-            let weights = weights
-                .clone()
-                .select(0, indices(entries.iter().copied(), &device));
-            results.push(expert.forward(taken) * weights);
-            tokens.extend(rows);
+            let taken = x.clone().select(0, indices(rows, &device));
+            results.push(expert.forward(taken));
         }
         let nothing = Tensor::zeros(dims, &device);
         if results.is_empty() {
             return nothing;
         }
-        let tokens = indices(tokens.into_iter(), &device);
-        nothing.select_assign(0, tokens, Tensor::cat(results, 0), IndexingUpdateOp::Add)
+        let entries = || routes.taken.iter().flatten().copied();
+        let weights = weights.select(0, indices(entries(), &device));
+        let tokens = indices(entries().map(|entry| entry / active), &device);
+        let results = Tensor::cat(results, 0) * weights;
+        nothing.select_assign(0, tokens, results, IndexingUpdateOp::Add)
     }
 
     /// What training adds to its loss, each weighted.

@@ -1,7 +1,7 @@
 //! Attention of heads, wherever their rows stand: a view of a projection needs no copy.
 
 use attentive_kernels::attention::{
-    self, Attended as Results, Bias, BiasOf, Heads, Masking, Options, Shape, Strides, Upstream,
+    self, Attended as Results, Bias, BiasOf, Masking, Options, Shape, Strides, Upstream,
     WeightDropout,
 };
 use attentive_kernels::dropout::Dropout;
@@ -13,6 +13,7 @@ use burn::backend::autodiff::{Autodiff, NodeId};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
+use super::heads::{heads, length_first, operand_sizes, rows_dense, shape};
 use super::outputs::{Slots, record_several};
 use super::{buffer, dense, is_present, keep, numbers, record, recycle, tensor};
 use crate::Mask;
@@ -67,10 +68,9 @@ pub(super) fn forward(
 ) -> Attended {
     let [query, key, value] = [query, key, value].map(rows_dense);
     let bias = dense(bias);
-    let shape = shape(&query, &key, &value);
+    let shape = shape([&query, &key, &value]);
     let mut log_sums = buffer(shape.batch * shape.heads * shape.queries);
     let mut context = buffer(log_sums.len() * shape.value_width);
-    // Positions outside heads, as the output projection reads them.
     let strides = Strides::length_first(shape.heads, shape.queries, shape.value_width);
     attention::forward(
         &shape,
@@ -83,10 +83,7 @@ pub(super) fn forward(
     Attended {
         context: length_first(
             context,
-            shape.batch,
-            shape.heads,
-            shape.queries,
-            shape.value_width,
+            [shape.batch, shape.heads, shape.queries, shape.value_width],
         ),
         log_sums,
     }
@@ -197,81 +194,55 @@ impl Saved {
         parents: [Option<NodeId>; 4],
         gradients: &mut Gradients,
     ) {
-        let saved = self;
         let upstream = rows_dense(&upstream);
         let log_sums_upstream = log_sums_upstream.map(|it| dense(&it));
-        let shape = shape(&saved.query, &saved.key, &saved.value);
-        let Shape {
-            batch,
-            heads: query_heads,
-            key_value_heads,
-            queries,
-            keys,
-            head_width,
-            value_width,
-        } = shape;
-        let mut dquery = buffer(batch * query_heads * queries * head_width);
-        let mut dkey = buffer(batch * key_value_heads * keys * head_width);
-        let mut dvalue = buffer(batch * key_value_heads * keys * value_width);
+        let shape = shape([&self.query, &self.key, &self.value]);
+        let sizes = operand_sizes(&shape);
+        let [mut query, mut key, mut value] = sizes.map(|it| buffer(it.iter().product()));
+        let [query_strides, key_strides, value_strides] =
+            sizes.map(|[_, heads, length, width]| Strides::length_first(heads, length, width));
         let [.., bias_parent] = parents;
-        let mut dbias =
-            bias_parent.map(|_| buffer(batch * query_heads * bias_sizes(&saved.bias).1[2]));
+        let mut bias = bias_parent.map(|_| {
+            let (_, [.., size]) = bias_sizes(&self.bias);
+            buffer(shape.batch * shape.heads * size)
+        });
         attention::backward(
             &shape,
-            [heads(&saved.query), heads(&saved.key), heads(&saved.value)],
+            [&self.query, &self.key, &self.value].map(heads),
             Results {
-                context: heads(&saved.context),
-                log_sums: &saved.log_sums,
+                context: heads(&self.context),
+                log_sums: &self.log_sums,
             },
             Upstream {
                 context: heads(&upstream),
                 log_sums: log_sums_upstream.as_ref().map(numbers),
             },
-            &saved.options.for_kernel(repeated(&saved.bias)),
+            &self.options.for_kernel(repeated(&self.bias)),
             attention::Gradients {
-                query: &mut dquery,
-                query_strides: Strides::length_first(query_heads, queries, head_width),
-                key: &mut dkey,
-                key_strides: Strides::length_first(key_value_heads, keys, head_width),
-                value: &mut dvalue,
-                value_strides: Strides::length_first(key_value_heads, keys, value_width),
-                bias: dbias.as_deref_mut(),
+                query: &mut query,
+                query_strides,
+                key: &mut key,
+                key_strides,
+                value: &mut value,
+                value_strides,
+                bias: bias.as_deref_mut(),
             },
         );
+        let [of_query, of_key, of_value] = sizes;
         let slopes = [
-            Some(length_first(
-                dquery,
-                batch,
-                query_heads,
-                queries,
-                head_width,
-            )),
-            Some(length_first(dkey, batch, key_value_heads, keys, head_width)),
-            Some(length_first(
-                dvalue,
-                batch,
-                key_value_heads,
-                keys,
-                value_width,
-            )),
-            dbias.map(|dbias| summed(dbias, &shape, &saved.bias)),
+            Some(length_first(query, of_query)),
+            Some(length_first(key, of_key)),
+            Some(length_first(value, of_value)),
+            bias.map(|slopes| summed(slopes, &shape, &self.bias)),
         ];
         for (parent, slopes) in parents.into_iter().zip(slopes) {
             if let (Some(parent), Some(slopes)) = (parent, slopes) {
                 gradients.register::<Flex>(parent, slopes);
             }
         }
-        let Saved {
-            query,
-            key,
-            value,
-            context,
-            log_sums,
-            ..
-        } = saved;
-        recycle([query, key, value, context, upstream]);
+        recycle([self.query, self.key, self.value, self.context, upstream]);
         recycle(log_sums_upstream);
-        keep(log_sums);
+        keep(self.log_sums);
     }
 }
 
@@ -310,49 +281,4 @@ pub(super) fn summed(slopes: Vec<f32>, shape: &Shape, bias: &FlexTensor) -> Flex
     }
     keep(slopes);
     tensor(sums, bias.layout().shape().clone())
-}
-
-/// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`.
-fn length_first(
-    numbers: Vec<f32>,
-    batch: usize,
-    heads: usize,
-    length: usize,
-    width: usize,
-) -> FlexTensor {
-    tensor(numbers, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
-}
-
-/// The tensor itself if the numbers of each row follow each other, otherwise a dense copy.
-pub(super) fn rows_dense(x: &FlexTensor) -> FlexTensor {
-    let layout = x.layout();
-    let fits = layout.strides()[3] == 1 && layout.has_positive_strides();
-    if fits { x.clone() } else { dense(x) }
-}
-
-/// The rows of a tensor `[batch, heads, length, width]`.
-pub(super) fn heads(x: &FlexTensor) -> Heads<'_> {
-    let strides = x.layout().strides();
-    let stride = |axis: usize| usize::try_from(strides[axis]).expect("strides are positive");
-    Heads {
-        data: &x.storage::<f32>()[x.layout().start_offset()..],
-        strides: Strides {
-            batch: stride(0),
-            head: stride(1),
-            row: stride(2),
-        },
-    }
-}
-
-pub(super) fn shape(query: &FlexTensor, key: &FlexTensor, value: &FlexTensor) -> Shape {
-    let [query, key, value] = [query, key, value].map(|it| it.layout().shape());
-    Shape {
-        batch: query[0],
-        heads: query[1],
-        key_value_heads: key[1],
-        queries: query[2],
-        keys: key[2],
-        head_width: query[3],
-        value_width: value[3],
-    }
 }

@@ -8,7 +8,8 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::attention::{AttentionOptions, bias_sizes, heads, repeated, rows_dense, shape, summed};
+use super::attention::{AttentionOptions, bias_sizes, repeated, summed};
+use super::heads::{heads, rows_dense, shape};
 use super::{buffer, dense, keep, numbers, record, recycle, tensor};
 
 /// The weights, `[batch, heads, queries, keys]`.
@@ -20,7 +21,7 @@ pub(super) fn forward(
 ) -> FlexTensor {
     let [query, key] = [query, key].map(rows_dense);
     let bias = dense(bias);
-    let shape = shape(&query, &key, &key);
+    let shape = shape([&query, &key, &key]);
     let mut weights = buffer(shape.batch * shape.heads * shape.queries * shape.keys);
     let options = options.for_kernel(repeated(&bias));
     attention::weights(&shape, heads(&query), heads(&key), &options, &mut weights);
@@ -70,7 +71,7 @@ impl Backward<Flex, 3> for AttentionWeights {
         let saved = ops.state;
         let upstream = dense(&gradients.consume::<Flex>(&ops.node));
         let [query, key] = [&saved.query, &saved.key].map(dense);
-        let shape = shape(&query, &key, &key);
+        let shape = shape([&query, &key, &key]);
         let [query_parent, key_parent, bias_parent] = &ops.parents;
         let count = |x: &FlexTensor| x.layout().num_elements();
         let mut dscores = buffer(count(&saved.weights));

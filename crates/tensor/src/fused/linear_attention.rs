@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use attentive_kernels::linear_attention::{
-    self as kernels, Attended, Heads, Options, Order, Shape, State, Strides,
-};
+use attentive_kernels::linear_attention::{self as kernels, Attended, Options, Order, State};
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
@@ -12,6 +10,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
+use super::heads::{heads, length_first, operand_sizes, rows_dense, shape};
 use super::{buffer, dense, is_present, keep, numbers, record, recycle, tensor};
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -69,7 +68,7 @@ pub(super) fn forward(
     options: &LinearOptions,
 ) -> Passed {
     let operands = operands.each_ref().map(rows_dense);
-    let shape = shape(&operands);
+    let shape = shape(operands.each_ref());
     let state = [shape.batch, shape.key_value_heads, shape.head_width];
     let count = state.iter().product::<usize>();
     let mut denominators = buffer(shape.batch * shape.heads * shape.queries);
@@ -88,7 +87,6 @@ pub(super) fn forward(
     );
     let [batch, shared, features] = state;
     Passed {
-        // Positions outside heads, as the output projection reads them.
         context: length_first(
             context,
             [shape.batch, shape.heads, shape.queries, shape.value_width],
@@ -144,13 +142,8 @@ impl Backward<Flex, 3> for LinearAttention {
     fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let saved = ops.state;
         let upstream = rows_dense(&gradients.consume::<Flex>(&ops.node));
-        let shape = shape(&saved.operands);
-        let shared = shape.key_value_heads;
-        let sizes = [
-            [shape.batch, shape.heads, shape.queries, shape.head_width],
-            [shape.batch, shared, shape.keys, shape.head_width],
-            [shape.batch, shared, shape.keys, shape.value_width],
-        ];
+        let shape = shape(saved.operands.each_ref());
+        let sizes = operand_sizes(&shape);
         let [mut query, mut key, mut value] = sizes.map(|it| buffer(it.iter().product()));
         kernels::backward(
             &shape,
@@ -176,44 +169,5 @@ impl Backward<Flex, 3> for LinearAttention {
         recycle(saved.operands);
         recycle([saved.context, upstream]);
         keep(saved.denominators);
-    }
-}
-
-/// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`.
-fn length_first(numbers: Vec<f32>, [batch, heads, length, width]: [usize; 4]) -> FlexTensor {
-    tensor(numbers, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
-}
-
-/// The tensor itself if the numbers of each row follow each other, otherwise a dense copy.
-fn rows_dense(x: &FlexTensor) -> FlexTensor {
-    let layout = x.layout();
-    let fits = layout.strides()[3] == 1 && layout.has_positive_strides();
-    if fits { x.clone() } else { dense(x) }
-}
-
-/// The rows of a tensor `[batch, heads, length, width]`.
-fn heads(x: &FlexTensor) -> Heads<'_> {
-    let strides = x.layout().strides();
-    let stride = |axis: usize| usize::try_from(strides[axis]).expect("strides are positive");
-    Heads {
-        data: &x.storage::<f32>()[x.layout().start_offset()..],
-        strides: Strides {
-            batch: stride(0),
-            head: stride(1),
-            row: stride(2),
-        },
-    }
-}
-
-fn shape([query, key, value]: &[FlexTensor; 3]) -> Shape {
-    let [query, key, value] = [query, key, value].map(|it| it.layout().shape());
-    Shape {
-        batch: query[0],
-        heads: query[1],
-        key_value_heads: key[1],
-        queries: query[2],
-        keys: key[2],
-        head_width: query[3],
-        value_width: value[3],
     }
 }

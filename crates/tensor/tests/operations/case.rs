@@ -65,7 +65,7 @@ impl Case {
     }
 }
 
-/// An operation and its settings, in the words of `reference/operations.py`.
+/// An operation and its settings, in the words of `reference/operations`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum Operation {

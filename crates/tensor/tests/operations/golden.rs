@@ -1,4 +1,4 @@
-//! Reads the golden cases, `fixtures/operations/golden.safetensors`, which `reference/operations.py` makes.
+//! Reads the golden cases, `fixtures/operations/golden.safetensors`, which `reference/operations` makes.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,0 +1,85 @@
+//! The buffers of a task of the backward pass.
+
+use super::super::{KEYS, QUERIES, Shape};
+
+/// How large each buffer is, in the order of [`Buffers`].
+pub(super) type Sizes = [usize; 11];
+
+/// The packed operands of a head and its running sums.
+pub(super) struct Buffers<'s> {
+    /// Keys and values as panels of columns.
+    pub key_panels: &'s mut [f32],
+    pub value_panels: &'s mut [f32],
+    /// Keys as padded rows.
+    pub key_rows: &'s mut [f32],
+    /// Queries and upstream gradients as padded rows.
+    pub query_rows: &'s mut [f32],
+    pub upstream_rows: &'s mut [f32],
+    /// Sums, as padded rows.
+    pub query_sums: &'s mut [f32],
+    pub key_sums: &'s mut [f32],
+    pub value_sums: &'s mut [f32],
+    /// A tile of weights and one of their slopes.
+    pub weights: &'s mut [f32],
+    pub slopes: &'s mut [f32],
+    /// Per query, the mean slope.
+    pub means: &'s mut [f32],
+}
+
+impl<'s> Buffers<'s> {
+    /// Cuts the buffers from memory that holds all of them.
+    #[inline(always)]
+    pub fn cut(scratch: &'s mut [f32], sizes: Sizes) -> Self {
+        let mut rest = scratch;
+        let mut parts: [&mut [f32]; 11] = Default::default();
+        for (part, size) in parts.iter_mut().zip(sizes) {
+            (*part, rest) = rest.split_at_mut(size);
+        }
+        let [
+            key_panels,
+            value_panels,
+            key_rows,
+            query_rows,
+            upstream_rows,
+            query_sums,
+            key_sums,
+            value_sums,
+            weights,
+            slopes,
+            means,
+        ] = parts;
+        Self {
+            key_panels,
+            value_panels,
+            key_rows,
+            query_rows,
+            upstream_rows,
+            query_sums,
+            key_sums,
+            value_sums,
+            weights,
+            slopes,
+            means,
+        }
+    }
+}
+
+/// The sizes of the buffers, for panels of so many columns.
+pub(super) fn buffer_sizes(shape: &Shape, panel: usize) -> Sizes {
+    let padded_keys = shape.keys.next_multiple_of(panel);
+    let width = shape.head_width.next_multiple_of(panel);
+    let wide = shape.value_width.next_multiple_of(panel);
+    [
+        padded_keys * shape.head_width,
+        padded_keys * shape.value_width,
+        shape.keys * width,
+        shape.queries * width,
+        shape.queries * wide,
+        shape.queries * width,
+        shape.keys * width,
+        shape.keys * wide,
+        QUERIES * KEYS,
+        QUERIES * KEYS,
+        shape.queries,
+    ]
+}

@@ -19,28 +19,28 @@ const FEED_FORWARD: &str = "model.blocks.0.feed_forward";
 const CHANGES: &[Change] = &[
     ("full, two key-value heads", r#"attention={kind="full",heads=4,key_value_heads=2}"#, 0.05),
     ("sliding window of 16", r#"attention={kind="sliding_window",heads=4,window=16}"#, 0.05),
-    ("argmax", r#"attention={kind="argmax",heads=4}"#, 0.3),
-    ("dot", r#"attention={kind="scored",score={kind="dot"}}"#, 0.3),
-    ("scaled dot", r#"attention={kind="scored",score={kind="scaled_dot"}}"#, 0.3),
-    ("bilinear", r#"attention={kind="scored",score={kind="bilinear"}}"#, 0.3),
-    ("additive", r#"attention={kind="scored",score={kind="additive",hidden_width=32}}"#, 0.3),
-    ("gaussian kernel", r#"attention={kind="nadaraya_watson",kernel="gaussian",width=4.0,learn_width="learned"}"#, 0.6),
+    ("argmax", r#"attention={kind="argmax",heads=4}"#, 0.5),
+    ("dot", r#"attention={kind="scored",score={kind="dot"}}"#, 2.0),
+    ("scaled dot", r#"attention={kind="scored",score={kind="scaled_dot"}}"#, 2.0),
+    ("bilinear", r#"attention={kind="scored",score={kind="bilinear"}}"#, 2.0),
+    ("additive", r#"attention={kind="scored",score={kind="additive",hidden_width=32}}"#, 1.2),
+    ("gaussian kernel", r#"attention={kind="nadaraya_watson",kernel="gaussian",width=4.0,learn_width="learned"}"#, 2.0),
     ("transformer-xl", r#"attention={kind="transformer_xl",heads=4,memory=64}"#, 0.05),
-    ("linear", r#"attention={kind="linear",heads=4,map="elu_plus_one"}"#, 0.15),
+    ("linear", r#"attention={kind="linear",heads=4,map="elu_plus_one"}"#, 0.25),
     ("performer, 64 features", r#"attention={kind="performer",heads=4,features=64}"#, 0.15),
-    ("longformer, window of 16, dilation 2", r#"attention={kind="longformer",heads=4,window=16,dilation=2}"#, 0.3),
-    ("reformer", r#"attention={kind="reformer",heads=4,buckets=4,rounds=2,chunk=16}"#, 0.3),
-    ("sinusoidal positions", r#"model.positions={kind="sinusoidal"}"#, 0.1),
+    ("longformer, window of 16, dilation 2", r#"attention={kind="longformer",heads=4,window=16,dilation=2}"#, 0.5),
+    ("reformer", r#"attention={kind="reformer",heads=4,buckets=4,rounds=2,chunk=16}"#, 0.8),
+    ("sinusoidal positions", r#"model.positions={kind="sinusoidal"}"#, 0.4),
     ("rotary positions", r#"model.positions={kind="rotary"}"#, 0.05),
     ("ALiBi", r#"model.positions={kind="alibi"}"#, 0.05),
     ("T5 buckets", r#"model.positions={kind="t5_buckets",buckets=16,furthest_distance=64,direction="causal"}"#, 0.05),
-    ("no positions", r#"model.positions={kind="none"}"#, 0.1),
-    ("norm after", r#"model.blocks.0.placement="after""#, 0.15),
-    ("norm on both sides", r#"model.blocks.0.placement="both""#, 0.05),
+    ("no positions", r#"model.positions={kind="none"}"#, 0.9),
+    ("norm after", r#"model.blocks.0.placement="after""#, 0.6),
+    ("norm on both sides", r#"model.blocks.0.placement="both""#, 0.6),
     ("RMS norm", r#"model.blocks.0.norm={kind="rms"}"#, 0.05),
     ("ReLU", r#"feed_forward={kind="plain",hidden_width=256,activation="relu"}"#, 0.05),
     ("GELU, exact", r#"feed_forward={kind="plain",hidden_width=256,activation="gelu"}"#, 0.05),
-    ("SiLU", r#"feed_forward={kind="plain",hidden_width=256,activation="silu"}"#, 0.05),
+    ("SiLU", r#"feed_forward={kind="plain",hidden_width=256,activation="silu"}"#, 0.4),
     ("GLU", r#"feed_forward={kind="gated",hidden_width=172,activation="sigmoid"}"#, 0.05),
     ("GeGLU", r#"feed_forward={kind="gated",hidden_width=172,activation="gelu"}"#, 0.05),
     ("SwiGLU", r#"feed_forward={kind="gated",hidden_width=172,activation="silu"}"#, 0.05),
@@ -49,6 +49,18 @@ const CHANGES: &[Change] = &[
 
 /// Trains the recipe and its changes, or only those whose names hold one of the words, and compares the held-out losses.
 pub fn run(words: &[String]) -> Result<()> {
+    let known = |word: &String| {
+        CHANGES
+            .iter()
+            .any(|change| change.0.contains(word.as_str()))
+    };
+    if let Some(word) = words.iter().find(|word| !known(word)) {
+        let names: Vec<&str> = CHANGES.iter().map(|change| change.0).collect();
+        bail!(
+            "no change has `{word}` in its name; there are {}",
+            names.join("; ")
+        );
+    }
     cargo(&["build", "--release", "--workspace"])?;
     let folder = std::env::temp_dir().join(format!("attentive-compare-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;

@@ -1,7 +1,7 @@
 //! Positive random features of the softmax kernel, after their product with the projection. Choromanski et al. 2021.
 //!
 //! Of a row `x` with scores `p = x · Wᵀ` and `n = head_width^-1/4`, the features are
-//! `features^-1/2 · (exp(n p - n²|x|²/2 - stabilizer) + 1e-4)`. The stabilizer is taken as a constant: no gradient flows
+//! `features^-1/2 · (exp(n p - n²|x|²/2 - stabilizer) + epsilon)`. The stabilizer is taken as a constant: no gradient flows
 //! through it, as in the authors' code.
 
 use pulp::{Simd, WithSimd};
@@ -16,9 +16,9 @@ use crate::sweep::{Step, largest, sweep};
 /// What is subtracted in the exponent, so that it cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stabilizer {
-    /// The largest score of the row.
+    /// The largest exponent of the row, or beside an epsilon its largest score.
     RowMaximum,
-    /// The largest score of all rows of the head.
+    /// The same of all rows of the head.
     HeadMaximum,
     /// Nothing; the exponent is at most [`LARGEST_EXPONENT`].
     Constant,
@@ -52,6 +52,24 @@ impl Sizes {
         (self.head_width as f64).powf(-0.25) as f32
     }
 
+    /// Half of a row's square, which every exponent loses.
+    #[inline(always)]
+    fn half<S: Simd>(&self, simd: S, x: &[f32]) -> f32 {
+        0.5 * self.scale() * self.scale() * dot(simd, x, x)
+    }
+
+    /// What is subtracted as a row's largest number: of the exponents, so that the largest feature is one, or where
+    /// something is added to features, of the scores, which leaves features as large beside it as the package has them.
+    #[inline(always)]
+    fn most<S: Simd>(&self, simd: S, x: &[f32], scores: &[f32]) -> f32 {
+        let most = self.scale() * largest(simd, scores);
+        if self.epsilon > 0.0 {
+            most
+        } else {
+            most - self.half(simd, x)
+        }
+    }
+
     fn ratio(&self) -> f32 {
         (self.features as f64).powf(-0.5) as f32
     }
@@ -76,8 +94,11 @@ pub fn forward(sizes: Sizes, x: &[f32], projection: &[f32], stabilizer: Stabiliz
     let instructions = simd::instructions();
     let maxima: Vec<f32> = match stabilizer {
         Stabilizer::HeadMaximum => {
-            let heads = y.chunks(sizes.length * sizes.features).collect();
-            parts::map(heads, |head| simd::run(instructions, Largest(head)))
+            let heads = x.chunks(sizes.length * sizes.head_width);
+            let heads = heads.zip(y.chunks(sizes.length * sizes.features)).collect();
+            parts::map(heads, |(x, scores)| {
+                simd::run(instructions, Largest { sizes, x, scores })
+            })
         }
         Stabilizer::RowMaximum | Stabilizer::Constant => Vec::new(),
     };
@@ -100,14 +121,29 @@ pub fn forward(sizes: Sizes, x: &[f32], projection: &[f32], stabilizer: Stabiliz
     parts::each(work, |part| simd::run(instructions, part));
 }
 
-struct Largest<'a>(&'a [f32]);
+/// The largest number of a head's rows that is subtracted, see [`Sizes::most`].
+struct Largest<'a> {
+    sizes: Sizes,
+    x: &'a [f32],
+    scores: &'a [f32],
+}
 
 impl WithSimd for Largest<'_> {
     type Output = f32;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f32 {
-        largest(simd, self.0)
+        let Sizes {
+            head_width,
+            features,
+            ..
+        } = self.sizes;
+        let mut most = f32::NEG_INFINITY;
+        for (row, scores) in self.scores.chunks_exact(features).enumerate() {
+            let x = &self.x[row * head_width..(row + 1) * head_width];
+            most = most.max(self.sizes.most(simd, x, scores));
+        }
+        most
     }
 }
 
@@ -137,15 +173,14 @@ impl WithSimd for Rows<'_> {
         let scale = self.sizes.scale();
         for (row, y) in self.y.chunks_exact_mut(features).enumerate() {
             let x = &self.x[row * head_width..(row + 1) * head_width];
-            let half = 0.5 * scale * scale * dot(simd, x, x);
             let most = match self.stabilizer {
-                Stabilizer::RowMaximum => largest(simd, y),
+                Stabilizer::RowMaximum => self.sizes.most(simd, x, y),
                 Stabilizer::HeadMaximum => self.maxima[(self.first + row) / length],
                 Stabilizer::Constant => 0.0,
             };
             let step = Exponentiate {
                 scale,
-                shift: -half - scale * most,
+                shift: -self.sizes.half(simd, x) - most,
                 ratio: self.sizes.ratio(),
                 epsilon: self.sizes.epsilon,
             };
@@ -321,9 +356,13 @@ pub mod naive {
             let direction = &projection[feature * head_width..(feature + 1) * head_width];
             scale * dot(row(index), direction)
         };
+        let half = |index: usize| 0.5 * scale * scale * dot(row(index), row(index));
         let most = |rows: std::ops::Range<usize>| {
             rows.flat_map(|index| (0..features).map(move |feature| (index, feature)))
-                .map(|(index, feature)| score(index, feature))
+                .map(|(index, feature)| match sizes.epsilon > 0.0 {
+                    true => score(index, feature),
+                    false => score(index, feature) - half(index),
+                })
                 .fold(f64::NEG_INFINITY, f64::max)
         };
         let mut y = Vec::new();
@@ -335,9 +374,8 @@ pub mod naive {
                 }
                 Stabilizer::Constant => 0.0,
             };
-            let half = 0.5 * scale * scale * dot(row(index), row(index));
             for feature in 0..features {
-                let exponent = score(index, feature) - half - shift;
+                let exponent = score(index, feature) - half(index) - shift;
                 let exponent = exponent.min(f64::from(LARGEST_EXPONENT));
                 y.push(ratio * (exponent.exp() + f64::from(sizes.epsilon)));
             }
@@ -372,7 +410,8 @@ mod tests {
             let sizes = Sizes { heads, length, head_width, features, epsilon: 1e-4 };
             let x = numbers(seed, heads * length * head_width);
             let projection = numbers(!seed, features * head_width);
-            for stabilizer in STABILIZERS {
+            for (stabilizer, epsilon) in STABILIZERS.into_iter().zip([1e-4, 1e-4, 0.0]).chain(STABILIZERS.map(|it| (it, 0.0))) {
+                let sizes = Sizes { epsilon, ..sizes };
                 let expected = naive::forward(sizes, &wide(&x), &wide(&projection), stabilizer);
                 both(|| {
                     let mut y = vec![f32::NAN; heads * length * features];

@@ -190,13 +190,19 @@ impl KeyValues {
         }
         let (start, used) = (self.start, self.end - self.start);
         // Doubling makes the cost of growing constant per position, and so does moving only when the room is used up.
-        let wanted = self.reach.map_or(2 * capacity, |reach| 2 * reach);
-        let capacity = wanted.max(used + added);
+        let wanted = self
+            .reach
+            .map_or(usize::MAX, |reach| reach.saturating_mul(2));
+        let capacity = wanted.min(2 * capacity).max(used + added);
         (self.start, self.end) = (0, used);
         buffers.map(|buffer| {
             let [batch, heads, _, width] = buffer.dims();
             let room = Tensor::zeros([batch, heads, capacity - used, width], &buffer.device());
-            Tensor::cat(vec![buffer.narrow(2, start, used), room], 2)
+            // A window of one keeps nothing, and burn refuses to take nothing.
+            match used {
+                0 => room,
+                _ => Tensor::cat(vec![buffer.narrow(2, start, used), room], 2),
+            }
         })
     }
 }

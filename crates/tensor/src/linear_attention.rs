@@ -99,6 +99,10 @@ fn check(
             "linear_attention: a window of {size} is not supported, since sums over keys forget none"
         );
     }
+    assert!(
+        mask.blocks().is_none(),
+        "linear_attention: a pattern of blocks is not supported, since sums over keys are for all queries"
+    );
     if let Some(ranges) = mask.keys() {
         assert_eq!(
             ranges.len(),

@@ -53,16 +53,17 @@ pub fn random_features(
         return scores;
     }
     let half = x.square().sum_dim(3) * (0.5 * scale * scale);
+    let exponents = scores.clone() - half;
+    // The largest feature becomes one; but beside an epsilon, features stay as large as the package has them.
+    let measured = if epsilon > 0.0 {
+        scores
+    } else {
+        exponents.clone()
+    };
     let exponents = match stabilizer {
-        Stabilizer::RowMaximum => {
-            let most = scores.clone().detach().max_dim(3);
-            scores - half - most
-        }
-        Stabilizer::KeysMaximum => {
-            let most = scores.clone().detach().max_dim(3).max_dim(2);
-            scores - half - most
-        }
-        Stabilizer::Constant => scores - half,
+        Stabilizer::RowMaximum => exponents - measured.detach().max_dim(3),
+        Stabilizer::KeysMaximum => exponents - measured.detach().max_dim(3).max_dim(2),
+        Stabilizer::Constant => exponents,
     };
     let exponents = exponents.clamp_max(LARGEST_EXPONENT);
     (exponents.exp() + epsilon) * ratio
@@ -194,6 +195,37 @@ mod tests {
             let errors = [16, 256, 4096].map(error);
             assert!(errors[1] < 0.5 * errors[0], "{errors:?}");
             assert!(errors[2] < 0.5 * errors[1], "{errors:?}");
+        }
+    }
+
+    /// Long rows, whose exponentials f32 does not hold, keep their largest feature, and attention of them is no NaN.
+    #[test]
+    fn long_rows_have_features() {
+        let device = Device::flex();
+        device.seed(5);
+        let draw = |deviation| {
+            Tensor::<4>::random(
+                [1, 2, 30, 16],
+                Distribution::Normal(0.0, deviation),
+                &device,
+            )
+        };
+        let [query, key, value] = [draw(12.0), draw(12.0), draw(1.0)];
+        let randomness = &mut Randomness::new(Purpose::Weights, 7, 0);
+        let projection = orthogonal_features(64, 16, randomness, &device);
+        let of = |x: &Tensor<4>, stabilizer| {
+            random_features(x.clone(), projection.clone(), stabilizer, 0.0)
+        };
+        let largest = of(&query, Stabilizer::RowMaximum).max_dim(3) * 8.0;
+        assert!(largest.all_close(Tensor::ones([1, 2, 30, 1], &device), Some(1e-3), None));
+        for (mask, keys) in [
+            (Mask::none(), Stabilizer::KeysMaximum),
+            (Mask::causal(), Stabilizer::Constant),
+        ] {
+            let (query, key) = (of(&query, Stabilizer::RowMaximum), of(&key, keys));
+            let context = linear_attention(query, key, value.clone(), &mask, None).context;
+            let numbers = context.into_data().try_to_vec::<f32>().unwrap();
+            assert!(numbers.iter().all(|it| it.is_finite()), "{keys:?}");
         }
     }
 }

@@ -243,7 +243,7 @@ impl Group<'_> {
         for (out, query) in out.chunks_exact_mut(width + 1).zip(queries) {
             let total = self.denominators[first + query];
             // Where the context is zeros for want of a denominator, nothing flows back.
-            let inverse = if total == 0.0 { 0.0 } else { 1.0 / total };
+            let inverse = super::inverse(total);
             let (above, below) = out.split_at_mut(width);
             scale_into(simd, upstream.row(query), inverse, above);
             below[0] = -dot(simd, above, context.row(query));

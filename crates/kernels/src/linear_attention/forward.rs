@@ -355,8 +355,7 @@ impl Group<'_> {
             *self.out.denominators.add(number) = total;
             self.out.context.row(self.batch, head, row)
         };
-        // A sum of nothing is divided by nothing.
-        let inverse = if total == 0.0 { 0.0 } else { 1.0 / total };
+        let inverse = super::inverse(total);
         scale_into(simd, sums, inverse, context);
     }
 }

@@ -254,3 +254,13 @@ impl Target {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), self.width) }
     }
 }
+
+/// What sums are multiplied with. A sum of nothing gives zeros, and so does one whose inverse f32 does not hold.
+#[inline(always)]
+fn inverse(total: f32) -> f32 {
+    if total.abs() < f32::MIN_POSITIVE {
+        0.0
+    } else {
+        1.0 / total
+    }
+}

@@ -106,7 +106,7 @@ pub(super) fn attend(features: Projected, call: Call) -> Context {
     let (start, passed) = cache.map_or((None, 0), |cache| cache.state(layer).taken());
     let mask = call.mask(passed);
     // A state knows no keys that weights could be given of.
-    if call.pass.cache.is_none() && call.wants_weights() {
+    if !(is_causal && call.pass.cache.is_some()) && call.wants_weights() {
         return weigh(Projected { query, key, value }, &mask, call);
     }
     let attended = linear_attention(query, key, value, &mask, start);

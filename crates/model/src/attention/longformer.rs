@@ -182,7 +182,7 @@ pub struct Longformer {
     #[module(skip)]
     head_width: usize,
     #[module(skip)]
-    role: Role,
+    pub(super) role: Role,
 }
 
 impl Longformer {

@@ -53,6 +53,7 @@ pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
 pub use transformer_xl::{TransformerXl, TransformerXlConfig};
 
+use crate::checks::refuse;
 use crate::{ConfigError, Initializer, Operations, Pass};
 
 /// Makes the enum of all settings, and the one way from it to a kind's answers.
@@ -112,6 +113,12 @@ kinds! {
 impl AttentionConfig {
     /// Whether the settings can work in this place; `path` is where they stand.
     pub fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
+        if place.role == Role::Cross && place.positions != RelativePositions::None {
+            return refuse(
+                &format!("{path}.kind"),
+                "positions reach only into attention of a sequence to itself, and this is to another; build it without",
+            );
+        }
         self.settings().validate(path, place)
     }
 
@@ -270,6 +277,18 @@ impl Attention {
         Ok(config.settings().build(place, initial))
     }
 
+    /// What it is used for.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::MultiHead(attention) => attention.role,
+            Self::Scored(attention) => attention.role,
+            Self::NadarayaWatson(attention) => attention.role,
+            Self::Longformer(attention) => attention.role,
+            Self::Reformer(attention) => attention.role,
+            Self::TransformerXl(_) => Role::Causal,
+        }
+    }
+
     /// Draws anew what is drawn anew at this step of training.
     #[must_use]
     pub fn redraw(self, step: u64) -> Self {
@@ -282,8 +301,13 @@ impl Attention {
     /// Lets the queries gather.
     ///
     /// # Panics
-    /// When the role is [`Role::Cross`] and there is no memory, or the reverse; or when shapes do not fit.
+    /// When the role is [`Role::Cross`] and there is no memory, or the reverse; when it is [`Role::Bidirectional`] and there
+    /// is a cache; or when shapes do not fit.
     pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
+        assert!(
+            self.role() != Role::Bidirectional || pass.cache.is_none(),
+            "attention: a bidirectional layer sees later positions, so no cache can serve it; give the whole sequence"
+        );
         match self {
             Self::MultiHead(attention) => attention.forward(input, pass),
             Self::Scored(attention) => attention.forward(input, pass),

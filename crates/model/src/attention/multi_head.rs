@@ -21,7 +21,7 @@ pub struct MultiHead {
     #[module(skip)]
     head_width: usize,
     #[module(skip)]
-    role: Role,
+    pub(super) role: Role,
 }
 
 impl MultiHead {

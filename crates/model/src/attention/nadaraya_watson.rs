@@ -205,7 +205,7 @@ pub struct NadarayaWatson {
     #[module(skip)]
     dropout: f64,
     #[module(skip)]
-    role: Role,
+    pub(super) role: Role,
 }
 
 impl NadarayaWatson {

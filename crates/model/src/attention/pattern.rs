@@ -95,7 +95,7 @@ pub struct Call<'a, 'p> {
 }
 
 impl<'a, 'p> Call<'a, 'p> {
-    /// A call without padding and without dropout.
+    /// A call without dropout, with the padding of the pass.
     pub fn new(site: AttentionSite, pass: &'a mut Pass<'p>) -> Self {
         Self {
             site,

@@ -12,8 +12,11 @@ use super::pattern::{Call, Context, Projected};
 use super::{
     Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
 };
-use crate::checks::{refuse, size};
+use crate::checks::{refuse, within};
 use crate::{ConfigError, Initializer, Operations};
+
+/// Far beyond what an estimate gains by.
+const MOST_FEATURES: usize = 1 << 16;
 
 with_heads! {
     /// Settings of Performer's attention.
@@ -33,7 +36,7 @@ impl AttentionSettings for PerformerConfig {
     fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
         place.take_positions(path, "performer", &[RelativePositions::Rotary])?;
         without_dropout(path, "performer", self.dropout)?;
-        size(&format!("{path}.features"), self.features)?;
+        within(&format!("{path}.features"), self.features, MOST_FEATURES)?;
         if self.redraw_every == Some(0) {
             return refuse(
                 &format!("{path}.redraw_every"),
@@ -115,8 +118,8 @@ impl Performer {
             random_features(x, self.features.val(), stabilizer, self.epsilon)
         };
         let key = match &call.real {
-            // What is added is felt beside the largest feature of all keys, which must be a real key's.
-            Some(real) if self.epsilon > 0.0 => without_padding(heads.key, real),
+            // All are measured by the largest feature of all keys, which must be a real key's.
+            Some(real) if of_keys == Stabilizer::KeysMaximum => without_padding(heads.key, real),
             _ => heads.key,
         };
         let features = Projected {

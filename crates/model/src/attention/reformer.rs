@@ -40,8 +40,12 @@ use super::pattern::Call;
 use super::{
     Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, Place, Role, Sides,
 };
-use crate::checks::{LARGEST_SIZE, refuse, size};
+use crate::checks::{refuse, size, within};
 use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
+
+/// Far beyond what hashing gains by.
+const MOST_BUCKETS: usize = 1 << 16;
+const MOST_ROUNDS: usize = 64;
 
 with_heads! {
     /// Settings of attention among vectors that hash alike.
@@ -83,7 +87,7 @@ impl AttentionSettings for ReformerConfig {
         place.take_positions(path, kind, &[])?;
         self.shared().validate(path, place.widths.queries)?;
         self.shared().refuse_groups(path, kind)?;
-        size(&format!("{path}.buckets"), self.buckets)?;
+        within(&format!("{path}.buckets"), self.buckets, MOST_BUCKETS)?;
         if !self.buckets.is_multiple_of(2) {
             return refuse(
                 &format!("{path}.buckets"),
@@ -93,21 +97,20 @@ impl AttentionSettings for ReformerConfig {
                 ),
             );
         }
-        size(&format!("{path}.rounds"), self.rounds)?;
+        within(&format!("{path}.rounds"), self.rounds, MOST_ROUNDS)?;
         size(&format!("{path}.chunk"), self.chunk)?;
-        let together = |field: &str, count: usize, what: &str| {
-            if count <= LARGEST_SIZE {
-                return Ok(());
-            }
-            refuse(
-                &format!("{path}.{field}"),
-                format!("{count} {what}; use at most {LARGEST_SIZE}"),
-            )
-        };
-        let buckets = self.rounds.saturating_mul(self.buckets);
-        together("rounds", buckets, "buckets in all rounds are too many")?;
-        let met = self.met();
-        together("chunks_before", met, "keys in all chunks seen are too many")
+        let chunks = place.length.div_ceil(self.chunk);
+        let neighbours = self.chunks_before.saturating_add(self.chunks_after);
+        if neighbours > chunks {
+            return refuse(
+                &format!("{path}.chunks_before"),
+                format!(
+                    "{neighbours} chunks before and after are more than there are; a length of {} has {chunks}",
+                    place.length
+                ),
+            );
+        }
+        Ok(())
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
@@ -172,7 +175,7 @@ pub struct Reformer {
     #[module(skip)]
     config: ReformerConfig,
     #[module(skip)]
-    role: Role,
+    pub(super) role: Role,
 }
 
 impl Reformer {

@@ -146,7 +146,7 @@ pub struct Scored {
     #[module(skip)]
     dropout: f64,
     #[module(skip)]
-    role: Role,
+    pub(super) role: Role,
 }
 
 /// A score and its parameters.

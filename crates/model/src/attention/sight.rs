@@ -116,7 +116,11 @@ impl Sight {
     /// How many interleaved sequences there are.
     fn sequences(&self) -> usize {
         // Without queries there is nothing to order, and sequences of no length would lose their number.
-        if self.queries == 0 { 1 } else { self.dilation }
+        if self.queries == 0 {
+            return 1;
+        }
+        // More sequences than keys would be empty.
+        self.dilation.min(self.keys)
     }
 
     /// `[batch, heads, length, width]` as interleaved sequences, `[batch · sequences, heads, ⌈length / sequences⌉, width]`.

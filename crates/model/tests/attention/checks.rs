@@ -109,9 +109,7 @@ fn gradients(example: &Example, setting: &Setting, about: &str) -> bool {
         let output = moved.output(start.clone()) * upstream(&plain);
         numbers(output).into_iter().map(f64::from).sum()
     };
-    if slope != 0.0 {
-        agree(slope, value, about, "the parameters");
-    }
+    agree(slope, value, about, "the parameters");
     true
 }
 
@@ -136,9 +134,8 @@ struct Along<'g> {
 impl ModuleMapper for Along<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let tensor = param.val();
-        let gradient = tensor.grad(self.gradients);
-        self.learns.push(gradient.is_some());
-        if let Some(gradient) = gradient {
+        self.learns.push(tensor.is_require_grad());
+        if let Some(gradient) = tensor.grad(self.gradients) {
             let direction = noise(tensor.dims(), DIRECTION, &Device::flex());
             self.slope += (gradient * direction).sum().into_scalar::<f32>();
         }
@@ -146,7 +143,7 @@ impl ModuleMapper for Along<'_> {
     }
 }
 
-/// Moves all parameters that have a gradient along the same directions.
+/// Moves all parameters that are trained along the same directions.
 struct Mover<'l> {
     step: f32,
     learns: std::slice::Iter<'l, bool>,

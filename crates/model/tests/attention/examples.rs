@@ -43,6 +43,7 @@ pub const EXAMPLES: &[Example] = &[
     example("full, grouped", r#"{ "kind": "full", "heads": 4, "key_value_heads": 2 }"#),
     example("full, multi-query", r#"{ "kind": "full", "heads": 4, "key_value_heads": 1, "head_width": 6 }"#),
     example("sliding window", r#"{ "kind": "sliding_window", "heads": 4, "window": 3 }"#),
+    example("sliding window, of one", r#"{ "kind": "sliding_window", "heads": 4, "window": 1 }"#),
     example("dot", r#"{ "kind": "scored", "score": { "kind": "dot" } }"#),
     example("scaled dot", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#),
     example("bilinear", r#"{ "kind": "scored", "score": { "kind": "bilinear" } }"#),

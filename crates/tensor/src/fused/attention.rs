@@ -162,7 +162,7 @@ impl Backward<Flex, 4> for Attention {
     type State = Saved;
 
     fn backward(self, ops: Ops<Saved, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let upstream = gradients.consume::<Flex>(&ops.node);
+        let upstream = rows_dense(&gradients.consume::<Flex>(&ops.node));
         let parents = ops.parents.map(|it| it.map(|parent| parent.id));
         ops.state.send_back(upstream, None, parents, gradients);
     }
@@ -177,6 +177,7 @@ impl Backward<Flex, 4> for AttentionWithLogSums {
         let (saved, slots) = ops.state;
         let [upstream, log_sums] = slots.take();
         // Nobody may have read the context.
+        let upstream = upstream.map(|it| rows_dense(&it));
         let upstream = upstream.unwrap_or_else(|| {
             let shape = saved.context.layout().shape().clone();
             tensor(vec![0.0; shape.num_elements()], shape)
@@ -186,7 +187,8 @@ impl Backward<Flex, 4> for AttentionWithLogSums {
 }
 
 impl Saved {
-    /// Makes the gradients of query, key, value and bias of those of the context and the log-sums.
+    /// Makes the gradients of query, key, value and bias of those of the context and the log-sums. Nobody else may hold
+    /// what flows back, in dense rows, so that its memory can be handed in.
     fn send_back(
         self,
         upstream: FlexTensor,
@@ -194,7 +196,6 @@ impl Saved {
         parents: [Option<NodeId>; 4],
         gradients: &mut Gradients,
     ) {
-        let upstream = rows_dense(&upstream);
         let log_sums_upstream = log_sums_upstream.map(|it| dense(&it));
         let shape = shape([&self.query, &self.key, &self.value]);
         let sizes = operand_sizes(&shape);

@@ -102,6 +102,23 @@ impl Listener for StopAfter<'_> {
 /// Also with experts that have no gradient in some steps.
 #[test]
 fn an_interrupted_run_of_experts_ends_in_the_same_bits() {
+    check_interrupted(EXPERTS);
+}
+
+#[test]
+fn an_interrupted_run_that_draws_features_anew_ends_in_the_same_bits() {
+    // Every second step, so that both halves draw.
+    let drawn_anew = check_interrupted(
+        r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8, redraw_every = 2 }"#,
+    );
+    let drawn_once = check_interrupted(
+        r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8 }"#,
+    );
+    assert!(drawn_anew != drawn_once, "nothing was drawn anew");
+}
+
+/// Interrupts a run and resumes it; gives the state in which it ends, as a run without interruption does.
+fn check_interrupted(change: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let state = |name: &str| {
         let run = RunFolder::new(folder.path().join(name));
@@ -109,19 +126,20 @@ fn an_interrupted_run_of_experts_ends_in_the_same_bits() {
     };
     let never = AtomicBool::new(false);
     let whole = folder.path().join("whole");
-    start(EXPERTS, &whole, Start::New)
+    start(change, &whole, Start::New)
         .run(&mut [], &never)
         .unwrap();
     let parts = folder.path().join("parts");
     let stop = AtomicBool::new(false);
-    let summary = start(EXPERTS, &parts, Start::New)
+    let summary = start(change, &parts, Start::New)
         .run(&mut [&mut StopAfter(3, &stop)], &stop)
         .unwrap();
     assert_eq!(summary.step, 3);
-    start(EXPERTS, &parts, Start::Resume)
+    start(change, &parts, Start::Resume)
         .run(&mut [], &never)
         .unwrap();
-    assert!(state("whole") == state("parts"));
+    assert!(state("whole") == state("parts"), "{change}");
+    state("whole")
 }
 
 /// As if the gradient were zero: the memory fades, and the weights go on by it and decay.

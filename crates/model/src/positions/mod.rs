@@ -54,6 +54,12 @@ impl PositionsConfig {
             Self::Sinusoidal {} => Ok(()),
             Self::Rotary(config) => config.validate("positions"),
             Self::Alibi {} => Ok(()),
+            Self::T5Buckets(config) if config.direction == BucketDirection::Bidirectional => {
+                refuse(
+                    "positions.direction",
+                    "bidirectional has buckets for later keys, which a causal model never sees; use causal",
+                )
+            }
             Self::T5Buckets(config) => config.validate("positions"),
         }
     }

@@ -8,6 +8,7 @@ use attentive::model::{
 };
 use attentive::tensor::{Device, Tensor};
 use burn::tensor::Distribution;
+use burn::tensor::activation::sigmoid;
 use serde_json::json;
 
 use crate::report;
@@ -158,8 +159,4 @@ impl Gru {
         }
         Tensor::cat(states, 1)
     }
-}
-
-fn sigmoid(x: Tensor<2>) -> Tensor<2> {
-    burn::tensor::activation::sigmoid(x)
 }

@@ -89,7 +89,7 @@ impl Block {
         }
     }
 
-    /// Draws anew what is drawn anew at this step of training.
+    /// Draws anew what is drawn anew at this step.
     pub(crate) fn redraw(self, step: u64) -> Self {
         Self {
             attention: self.attention.map_body(|it| it.redraw(step)),

@@ -20,10 +20,9 @@ struct Layer {
 }
 
 /// What a layer keeps of its own sequence.
-#[allow(clippy::large_enum_variant)] // One per layer.
 #[derive(Clone, Debug)]
 enum Kept {
-    KeyValues(Box<KeyValues>),
+    KeyValues(KeyValues),
     Segment(Segment),
     State(State),
 }
@@ -50,13 +49,13 @@ impl Cache {
     /// When the layer keeps something else.
     pub fn key_values(&mut self, layer: usize, reach: Option<usize>) -> &mut KeyValues {
         let kept = self.layer(layer).own.get_or_insert_with(|| {
-            Kept::KeyValues(Box::new(KeyValues {
+            Kept::KeyValues(KeyValues {
                 held: None,
                 start: 0,
                 end: 0,
                 dropped: 0,
                 reach,
-            }))
+            })
         });
         match kept {
             Kept::KeyValues(held) => held,

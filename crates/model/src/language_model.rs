@@ -134,7 +134,7 @@ impl LanguageModel {
         self.tokens.weight.lazy_device()
     }
 
-    /// Draws anew what is drawn anew at this step of training: a Performer's features, if their settings say so.
+    /// Draws anew what is drawn anew at this step: a Performer's features, if their settings say so.
     #[must_use]
     pub fn redraw(self, step: u64) -> Self {
         let blocks = self.blocks.into_iter();

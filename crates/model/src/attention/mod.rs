@@ -249,7 +249,6 @@ pub struct AttentionOutput {
 }
 
 /// An attention of any kind.
-#[allow(clippy::large_enum_variant)] // One per block, and a box would be no module.
 #[derive(Module, Debug)]
 pub enum Attention {
     /// Projects to heads, which a pattern lets meet.
@@ -289,7 +288,7 @@ impl Attention {
         }
     }
 
-    /// Draws anew what is drawn anew at this step of training.
+    /// Draws anew what is drawn anew at this step.
     #[must_use]
     pub fn redraw(self, step: u64) -> Self {
         match self {

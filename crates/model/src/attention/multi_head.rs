@@ -65,7 +65,7 @@ impl MultiHead {
         Self { pattern, ..self }
     }
 
-    /// Draws anew what is drawn anew at this step of training.
+    /// Draws anew what is drawn anew at this step.
     pub(super) fn redraw(self, step: u64) -> Self {
         Self {
             pattern: self.pattern.redraw(step),

@@ -129,16 +129,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
                 ),
             );
         }
-        if widths.output != widths.values {
-            return refuse(
-                &format!("{path}.kind"),
-                format!(
-                    "nadaraya_watson attention gives what it gathers, of width {}, and not of width {}",
-                    widths.values, widths.output
-                ),
-            );
-        }
-        Ok(())
+        place.give_values(path, "nadaraya_watson")
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {

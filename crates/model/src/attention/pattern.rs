@@ -42,7 +42,7 @@ impl Pattern {
         }
     }
 
-    /// Draws anew what is drawn anew at this step of training.
+    /// Draws anew what is drawn anew at this step.
     pub(super) fn redraw(self, step: u64) -> Self {
         match self {
             Self::Performer(pattern) => Self::Performer(pattern.redraw(step)),

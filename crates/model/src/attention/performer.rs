@@ -130,7 +130,7 @@ impl Performer {
         attend(features, call)
     }
 
-    /// Draws the features of this step of training, where it is time for new ones.
+    /// Draws the features of this step, where it is time for new ones.
     pub(super) fn redraw(self, step: u64) -> Self {
         let due = self
             .redraw_every

@@ -118,6 +118,20 @@ impl Place {
         )
     }
 
+    /// Refuses a result of another width than the values', of a kind that maps neither.
+    pub(super) fn give_values(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
+        let Widths { values, output, .. } = self.widths;
+        if output == values {
+            return Ok(());
+        }
+        refuse(
+            &format!("{path}.kind"),
+            format!(
+                "{kind} attention gives what it gathers, of width {values}, and not of width {output}; use values as wide as the result"
+            ),
+        )
+    }
+
     /// Refuses positions that are not listed: they would have no effect.
     pub(super) fn take_positions(
         &self,

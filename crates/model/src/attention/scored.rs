@@ -55,15 +55,7 @@ impl AttentionSettings for ScoredConfig {
         place.take_positions(path, "scored", &[])?;
         probability(&format!("{path}.dropout"), self.dropout)?;
         let widths = place.widths;
-        if widths.output != widths.values {
-            return refuse(
-                &format!("{path}.kind"),
-                format!(
-                    "scored attention gives what it gathers, of width {}, and not of width {}",
-                    widths.values, widths.output
-                ),
-            );
-        }
+        place.give_values(path, "scored")?;
         match self.score {
             ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} if widths.queries != widths.keys => {
                 refuse(
@@ -150,7 +142,6 @@ pub struct Scored {
 }
 
 /// A score and its parameters.
-#[allow(clippy::large_enum_variant)] // One per block, and a box would be no module.
 #[derive(Module, Debug)]
 enum Score {
     Dot(Dot),

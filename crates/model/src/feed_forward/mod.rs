@@ -136,7 +136,6 @@ impl FeedForwardConfig {
 }
 
 /// A feed-forward layer, applied to each position alone.
-#[allow(clippy::large_enum_variant)] // One per block, and a box would be no module.
 #[derive(Module, Debug)]
 pub enum FeedForward {
     /// One layer for all tokens.

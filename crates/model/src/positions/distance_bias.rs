@@ -11,7 +11,6 @@ pub struct DistanceBias {
     device: Device,
 }
 
-#[allow(clippy::large_enum_variant)] // One per pass.
 #[derive(Clone, Debug)]
 enum Source {
     /// ALiBi: a slope per head.

@@ -11,7 +11,8 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, Initializer, Memory, Pass, Place, Role, Widths,
+    Attention, AttentionConfig, AttentionInput, Initializer, Memory, Pass, Pattern, Place, Role,
+    Widths,
 };
 use attentive::tensor::{Device, Tensor, TensorData, device};
 use attentive::training::{AdamW, AdamWConfig, Gradients};
@@ -71,7 +72,10 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
             let predicted = predict(&layer, other.x.clone(), &training);
             f64::from(squared_error(predicted, other.y.clone()).into_scalar::<f32>())
         };
-        let Attention::NadarayaWatson(inside) = &layer else {
+        let Attention::Unprojected(inside) = &layer else {
+            unreachable!("the settings name no heads")
+        };
+        let Pattern::NadarayaWatson(inside) = inside.pattern() else {
             unreachable!("the settings are of this kind")
         };
         fits.push(Fit {

@@ -21,6 +21,18 @@ pub struct HeadsConfig {
 }
 
 impl HeadsConfig {
+    /// So many heads, which share the model's width and have maps without biases.
+    pub fn plain(heads: usize, dropout: f64) -> Self {
+        Self {
+            heads,
+            key_value_heads: None,
+            head_width: None,
+            dropout,
+            bias: false,
+            output_bias: false,
+        }
+    }
+
     /// Key-value heads, said or implied.
     pub fn key_value_heads(&self) -> usize {
         self.key_value_heads.unwrap_or(self.heads)

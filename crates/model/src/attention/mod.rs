@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! mechanism   owns its projections: sequences in, a sequence out           Attention, and MultiHead among its kinds
-//! pattern     works on projected heads: who meets whom, and how            Pattern, inside MultiHead
+//! pattern     works on heads: who meets whom, and how                      Pattern, inside MultiHead or Unprojected
 //! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
 //! ```
 
@@ -26,6 +26,7 @@ mod settings;
 mod sight;
 mod sliding_window;
 mod transformer_xl;
+mod unprojected;
 
 use std::ops::Range;
 
@@ -52,6 +53,7 @@ pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
 pub use transformer_xl::{TransformerXl, TransformerXlConfig};
+pub use unprojected::Unprojected;
 
 use crate::checks::refuse;
 use crate::{ConfigError, Initializer, Operations, Pass};
@@ -88,7 +90,7 @@ kinds! {
     Full(FullAttentionConfig),
     /// Every query against the keys near it.
     SlidingWindow(SlidingWindowConfig),
-    /// A score alone, without heads.
+    /// A score of one's choice, with heads or of sequences as they are.
     Scored(ScoredConfig),
     /// Every query takes the value of its best key.
     Argmax(ArgmaxConfig),
@@ -253,10 +255,8 @@ pub struct AttentionOutput {
 pub enum Attention {
     /// Projects to heads, which a pattern lets meet.
     MultiHead(MultiHead),
-    /// A score of raw queries and keys.
-    Scored(Scored),
-    /// Weights that fall with distance.
-    NadarayaWatson(NadarayaWatson),
+    /// Lets sequences meet as they are.
+    Unprojected(Unprojected),
     /// A segment and a memory of earlier ones.
     TransformerXl(TransformerXl),
     /// A window, and positions that see all.
@@ -280,8 +280,7 @@ impl Attention {
     pub fn role(&self) -> Role {
         match self {
             Self::MultiHead(attention) => attention.role,
-            Self::Scored(attention) => attention.role,
-            Self::NadarayaWatson(attention) => attention.role,
+            Self::Unprojected(attention) => attention.role,
             Self::Longformer(attention) => attention.role,
             Self::Reformer(attention) => attention.role,
             Self::TransformerXl(_) => Role::Causal,
@@ -309,8 +308,7 @@ impl Attention {
         );
         match self {
             Self::MultiHead(attention) => attention.forward(input, pass),
-            Self::Scored(attention) => attention.forward(input, pass),
-            Self::NadarayaWatson(attention) => attention.forward(input, pass),
+            Self::Unprojected(attention) => attention.forward(input, pass),
             Self::TransformerXl(attention) => attention.forward(input, pass),
             Self::Longformer(attention) => attention.forward(input, pass),
             Self::Reformer(attention) => attention.forward(input, pass),

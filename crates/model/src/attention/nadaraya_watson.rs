@@ -10,9 +10,9 @@
 //! constant       1
 //! ```
 //!
-//! Queries, keys and values are taken as they are, so the result is as wide as the values. Where all kernels are zero, so is
-//! the result. Differences are taken number by number, `[batch, queries, keys, width]`: the shorter way over squares and a
-//! product loses what is near in data that is far from zero.
+//! Queries, keys and values are taken as they are, or from heads with maps of their own. Where all kernels are zero, so is
+//! the result. Differences are taken number by number, `[batch, heads, queries, keys, width]`: the shorter way over squares and
+//! a product loses what is near in data that is far from zero.
 
 use attentive_tensor::{Mask, masked_softmax};
 use burn::module::{Module, Param};
@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
 use super::{
-    Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, CommonSettings,
-    Place, Role,
+    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
+    Place, Role, Unprojected,
 };
 use crate::checks::{probability, refuse};
-use crate::{AttentionSite, ConfigError, Initializer, Operations, Pass};
+use crate::{ConfigError, Initializer, Operations};
 
 /// Settings of kernel regression.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct NadarayaWatsonConfig {
     /// Whether a position looks at itself.
     #[serde(default)]
     pub own: OwnPosition,
+    /// How many heads map queries, keys and values first; without, these are taken as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heads: Option<usize>,
     /// Dropout on the attention weights.
     #[serde(default)]
     pub dropout: f64,
@@ -89,9 +92,21 @@ pub enum OwnPosition {
     LeftOut,
 }
 
+impl NadarayaWatsonConfig {
+    /// The heads, where there are maps around them.
+    fn shared(&self) -> Option<HeadsConfig> {
+        let heads = self.heads?;
+        Some(HeadsConfig::plain(heads, self.dropout))
+    }
+}
+
 impl CommonSettings for NadarayaWatsonConfig {
     fn dropout_mut(&mut self) -> Option<&mut f64> {
         Some(&mut self.dropout)
+    }
+
+    fn heads(&self) -> Option<HeadsConfig> {
+        self.shared()
     }
 }
 
@@ -120,11 +135,14 @@ impl AttentionSettings for NadarayaWatsonConfig {
             );
         }
         let widths = place.widths;
+        if let Some(heads) = self.shared() {
+            return heads.validate(path, widths.queries);
+        }
         if widths.queries != widths.keys {
             return refuse(
                 &format!("{path}.kind"),
                 format!(
-                    "distances need queries (width {}) as wide as keys (width {})",
+                    "distances need queries (width {}) as wide as keys (width {}); make them so, or say heads",
                     widths.queries, widths.keys
                 ),
             );
@@ -134,21 +152,25 @@ impl AttentionSettings for NadarayaWatsonConfig {
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
         let learned = self.learn_width == LearnWidth::Learned;
-        Attention::NadarayaWatson(NadarayaWatson {
+        let pattern = Pattern::NadarayaWatson(NadarayaWatson {
             log_width: learned.then(|| initial.constant([1], self.width.ln() as f32)),
             width: self.width,
             kernel: self.kernel,
             own: self.own,
-            dropout: self.dropout,
-            role: place.role,
-        })
+        });
+        match self.shared() {
+            Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, place, initial)),
+            None => Attention::Unprojected(Unprojected::new(pattern, self.dropout, place.role)),
+        }
     }
 
     fn operations(&self, width: usize, length: usize) -> Operations {
         // A difference, its square and their sum for each number of a pair; then a product and a sum.
         let met = (length as u64).div_ceil(2);
         Operations {
-            weights: 0,
+            weights: self
+                .shared()
+                .map_or(0, |heads| heads.operations(width, 0).weights),
             attention: (5 * width as u64).saturating_mul(met),
         }
     }
@@ -157,7 +179,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
         CacheSize::Growing(2 * width as u64)
     }
 
-    fn describe(&self, _width: usize) -> String {
+    fn describe(&self, width: usize) -> String {
         let kernel = match self.kernel {
             KernelShape::Gaussian => "gaussian",
             KernelShape::Boxcar => "boxcar",
@@ -168,10 +190,14 @@ impl AttentionSettings for NadarayaWatsonConfig {
             LearnWidth::Fixed => "width",
             LearnWidth::Learned => "learned width, at first",
         };
-        format!(
+        let regression = format!(
             "kernel regression, {kernel} kernel of {learned} {}",
             self.width
-        )
+        );
+        match self.shared() {
+            Some(heads) => heads.describe(&regression, width),
+            None => regression,
+        }
     }
 }
 
@@ -193,34 +219,14 @@ pub struct NadarayaWatson {
     kernel: KernelShape,
     #[module(skip)]
     own: OwnPosition,
-    #[module(skip)]
-    dropout: f64,
-    #[module(skip)]
-    pub(super) role: Role,
 }
 
 impl NadarayaWatson {
-    /// Lets the queries gather.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
-        let sides = input.sides(self.role, pass);
-        let heads = Projected::one_head(sides.queries, sides.keys, sides.values);
-        let mut call = Call {
-            site: AttentionSite {
-                layer: input.layer,
-                role: self.role,
-            },
-            real: sides.real,
-            dropout: self.dropout,
-            pass,
-        };
+    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
         let (heads, _) = call.remember(heads, None);
         let squares = self.squares(heads.query, heads.key);
         let weights = self.weights(squares, &call.mask(0));
-        let Context { context, weights } = call.weigh(weights, heads.value);
-        AttentionOutput {
-            output: context.squeeze_dim(1),
-            weights,
-        }
+        call.weigh(weights, heads.value)
     }
 
     /// The distance that counts as one, as it is now.
@@ -231,13 +237,14 @@ impl NadarayaWatson {
         }
     }
 
-    /// The squares of distances over width, `[batch, 1, queries, keys]`.
+    /// The squares of distances over width, `[batch, heads, queries, keys]`.
     fn squares(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
-        let [batch, _, queries, width] = query.dims();
+        let [batch, heads, queries, width] = query.dims();
         let keys = key.dims()[2];
-        let differences = query.reshape([batch, queries, 1, width]) - key;
-        let squares = (differences.clone() * differences).sum_dim(3);
-        let squares = squares.reshape([batch, 1, queries, keys]);
+        let query = query.reshape([batch, heads, queries, 1, width]);
+        let differences = query - key.reshape([batch, heads, 1, keys, width]);
+        let squares = (differences.clone() * differences).sum_dim(4);
+        let squares = squares.reshape([batch, heads, queries, keys]);
         match &self.log_width {
             Some(log_width) => squares * (log_width.val() * -2.0).exp().reshape([1, 1, 1, 1]),
             None => squares / (self.width * self.width),
@@ -287,7 +294,7 @@ fn filled(squares: Tensor<4>, ones: Tensor<4, Bool>) -> Tensor<4> {
         .mask_fill(ones.bool_not(), 0.0)
 }
 
-/// The pairs of a position with itself, for `[batch, 1, queries, keys]`; the queries are the last of the keys' positions.
+/// The pairs of a position with itself, for `[batch, heads, queries, keys]`; the queries are the last of the keys' positions.
 fn own_pairs(squares: &Tensor<4>) -> Tensor<4, Bool> {
     let [_, _, queries, keys] = squares.dims();
     let pairs = (0..queries)

@@ -9,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::full::Softmax;
-use super::{Argmax, BigBird, LinearPattern, Linformer, Performer, Role};
+use super::{Argmax, BigBird, LinearPattern, Linformer, NadarayaWatson, Performer, Role, Scored};
 use crate::{AttentionSite, Pass};
 
 /// How projected heads meet.
@@ -19,6 +19,10 @@ pub enum Pattern {
     Softmax(Softmax),
     /// The best key alone.
     Argmax(Argmax),
+    /// Softmax of a score of one's choice.
+    Scored(Scored),
+    /// Weights that fall with distance.
+    NadarayaWatson(NadarayaWatson),
     /// Softmax over slots that are mapped from all positions.
     Linformer(Linformer),
     /// Softmax over blocks: those near, the ends and a few drawn ones.
@@ -35,6 +39,8 @@ impl Pattern {
         match self {
             Self::Softmax(pattern) => pattern.attend(heads, call),
             Self::Argmax(pattern) => pattern.attend(heads, call),
+            Self::Scored(pattern) => pattern.attend(heads, call),
+            Self::NadarayaWatson(pattern) => pattern.attend(heads, call),
             Self::Linformer(pattern) => pattern.attend(heads, call),
             Self::BigBird(pattern) => pattern.attend(heads, call),
             Self::Linear(pattern) => pattern.attend(heads, call),

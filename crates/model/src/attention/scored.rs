@@ -1,7 +1,8 @@
-//! Attention by a score alone, without heads and without projections of the values: dot and scaled dot products (Luong et al.
-//! 2015; Vaswani et al. 2017), bilinear (Luong et al. 2015) and additive (Bahdanau et al. 2015).
+//! Attention by a score of one's choice: dot and scaled dot products (Luong et al. 2015; Vaswani et al. 2017), bilinear (Luong
+//! et al. 2015) and additive (Bahdanau et al. 2015).
 //!
-//! `output = softmax(score(query, key)) · values`, so the result is as wide as the values.
+//! `output = softmax(score(query, key)) · values`, of sequences as they are, or of heads with maps of their own. All heads have
+//! the same score.
 
 use attentive_tensor::Scores;
 use burn::module::{Module, Param};
@@ -10,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
 use super::{
-    Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, CommonSettings,
-    Place, Role,
+    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
+    Place, Unprojected,
 };
 use crate::checks::{probability, refuse, size};
-use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
+use crate::{ConfigError, Initializer, Linear, Operations};
 
 /// Settings of attention by a score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
 pub struct ScoredConfig {
     /// How well a key fits a query.
     pub score: ScoreConfig,
+    /// How many heads map queries, keys and values first; without, these are taken as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heads: Option<usize>,
     /// Dropout on the attention weights.
     #[serde(default)]
     pub dropout: f64,
@@ -44,9 +48,26 @@ pub enum ScoreConfig {
     },
 }
 
+impl ScoredConfig {
+    /// The heads, where there are maps around them.
+    fn shared(&self) -> Option<HeadsConfig> {
+        let heads = self.heads?;
+        Some(HeadsConfig::plain(heads, self.dropout))
+    }
+
+    /// Width of the keys that are compared, in a model of this width.
+    fn key_width(&self, width: usize) -> usize {
+        self.shared().map_or(width, |heads| heads.head_width(width))
+    }
+}
+
 impl CommonSettings for ScoredConfig {
     fn dropout_mut(&mut self) -> Option<&mut f64> {
         Some(&mut self.dropout)
+    }
+
+    fn heads(&self) -> Option<HeadsConfig> {
+        self.shared()
     }
 }
 
@@ -54,79 +75,83 @@ impl AttentionSettings for ScoredConfig {
     fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
         place.take_positions(path, "scored", &[])?;
         probability(&format!("{path}.dropout"), self.dropout)?;
+        if let ScoreConfig::Additive { hidden_width } = self.score {
+            size(&format!("{path}.score.hidden_width"), hidden_width)?;
+        }
         let widths = place.widths;
+        if let Some(heads) = self.shared() {
+            return heads.validate(path, widths.queries);
+        }
         place.give_values(path, "scored")?;
         match self.score {
             ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} if widths.queries != widths.keys => {
                 refuse(
                     &format!("{path}.score.kind"),
                     format!(
-                        "a dot product needs queries (width {}) as wide as keys (width {}); use bilinear or additive",
+                        "a dot product needs queries (width {}) as wide as keys (width {}); use bilinear or additive, or say heads",
                         widths.queries, widths.keys
                     ),
                 )
-            }
-            ScoreConfig::Additive { hidden_width } => {
-                size(&format!("{path}.score.hidden_width"), hidden_width)
             }
             _ => Ok(()),
         }
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let (widths, deviation) = (place.widths, place.deviation);
-        let score = match self.score {
-            ScoreConfig::Dot {} => Score::Dot(Dot { scale: 1.0 }),
-            ScoreConfig::ScaledDot {} => Score::Dot(Dot {
-                scale: 1.0 / (widths.keys as f64).sqrt(),
-            }),
-            ScoreConfig::Bilinear {} => Score::Bilinear(Bilinear {
-                bilinear: initial.normal([widths.queries, widths.keys], deviation),
-            }),
-            ScoreConfig::Additive { hidden_width } => Score::Additive(Additive {
-                query: Linear::new(widths.queries, hidden_width, false, deviation, initial),
-                key: Linear::new(widths.keys, hidden_width, false, deviation, initial),
-                score: Linear::new(hidden_width, 1, false, deviation, initial),
-            }),
+        let heads = self.shared();
+        let [queries, keys] = match &heads {
+            Some(heads) => [heads.head_width(place.widths.queries); 2],
+            None => [place.widths.queries, place.widths.keys],
         };
-        Attention::Scored(Scored {
-            score,
-            dropout: self.dropout,
-            role: place.role,
-        })
+        let score = Score::new(&self.score, [queries, keys], place.deviation, initial);
+        let pattern = Pattern::Scored(Scored { score });
+        match &heads {
+            Some(heads) => Attention::MultiHead(MultiHead::new(heads, pattern, place, initial)),
+            None => Attention::Unprojected(Unprojected::new(pattern, self.dropout, place.role)),
+        }
     }
 
     fn operations(&self, width: usize, length: usize) -> Operations {
-        let (width, met) = (width as u64, (length as u64).div_ceil(2));
+        let met = (length as u64).div_ceil(2);
+        let count = self.heads.unwrap_or(1) as u64;
+        let key_width = self.key_width(width) as u64;
         let (weights, scored) = match self.score {
-            ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} => (0, 2 * width),
-            ScoreConfig::Bilinear {} => (2 * width * width, 2 * width),
+            ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} => (0, 2 * key_width),
+            ScoreConfig::Bilinear {} => (2 * key_width * key_width, 2 * key_width),
             ScoreConfig::Additive { hidden_width } => {
-                (4 * width * hidden_width as u64, 4 * hidden_width as u64)
+                (4 * key_width * hidden_width as u64, 4 * hidden_width as u64)
             }
         };
+        let maps = self
+            .shared()
+            .map_or(0, |heads| heads.operations(width, 0).weights);
         Operations {
-            weights,
-            attention: (scored + 2 * width).saturating_mul(met),
+            weights: maps + count * weights,
+            attention: (count * (scored + 2 * key_width)).saturating_mul(met),
         }
     }
 
     fn cache(&self, width: usize) -> CacheSize {
+        let value = self.key_width(width);
         let key = match self.score {
             ScoreConfig::Additive { hidden_width } => hidden_width,
-            _ => width,
+            _ => value,
         };
-        CacheSize::Growing((key + width) as u64)
+        CacheSize::Growing((self.heads.unwrap_or(1) * (key + value)) as u64)
     }
 
-    fn describe(&self, _width: usize) -> String {
-        match self.score {
+    fn describe(&self, width: usize) -> String {
+        let score = match self.score {
             ScoreConfig::Dot {} => "dot-product attention".to_owned(),
             ScoreConfig::ScaledDot {} => "scaled dot-product attention".to_owned(),
             ScoreConfig::Bilinear {} => "bilinear attention".to_owned(),
             ScoreConfig::Additive { hidden_width } => {
                 format!("additive attention of hidden width {hidden_width}")
             }
+        };
+        match self.shared() {
+            Some(heads) => heads.describe(&score, width),
+            None => score,
         }
     }
 }
@@ -135,10 +160,6 @@ impl AttentionSettings for ScoredConfig {
 #[derive(Module, Debug)]
 pub struct Scored {
     score: Score,
-    #[module(skip)]
-    dropout: f64,
-    #[module(skip)]
-    pub(super) role: Role,
 }
 
 /// A score and its parameters.
@@ -168,55 +189,63 @@ struct Additive {
     score: Linear,
 }
 
+impl Score {
+    /// For queries and keys of these widths.
+    fn new(
+        config: &ScoreConfig,
+        [queries, keys]: [usize; 2],
+        deviation: f64,
+        initial: &mut Initializer,
+    ) -> Self {
+        match *config {
+            ScoreConfig::Dot {} => Self::Dot(Dot { scale: 1.0 }),
+            ScoreConfig::ScaledDot {} => Self::Dot(Dot {
+                scale: 1.0 / (keys as f64).sqrt(),
+            }),
+            ScoreConfig::Bilinear {} => Self::Bilinear(Bilinear {
+                bilinear: initial.normal([queries, keys], deviation),
+            }),
+            ScoreConfig::Additive { hidden_width } => Self::Additive(Additive {
+                query: Linear::new(queries, hidden_width, false, deviation, initial),
+                key: Linear::new(keys, hidden_width, false, deviation, initial),
+                score: Linear::new(hidden_width, 1, false, deviation, initial),
+            }),
+        }
+    }
+}
+
 impl Scored {
-    /// Lets the queries gather.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
-        let sides = input.sides(self.role, pass);
+    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
+        let Projected { query, key, value } = heads;
         let (query, key) = match &self.score {
-            Score::Dot(_) => (sides.queries, sides.keys),
+            Score::Dot(_) => (query, key),
             Score::Bilinear(score) => (
-                attentive_tensor::linear(sides.queries, score.bilinear.val().transpose(), None),
-                sides.keys,
+                attentive_tensor::linear(query, score.bilinear.val().transpose(), None),
+                key,
             ),
-            Score::Additive(score) => (
-                score.query.forward(sides.queries),
-                score.key.forward(sides.keys),
-            ),
+            Score::Additive(score) => (score.query.forward(query), score.key.forward(key)),
         };
-        let heads = Projected::one_head(query, key, sides.values);
-        let mut call = Call {
-            site: AttentionSite {
-                layer: input.layer,
-                role: self.role,
-            },
-            real: sides.real,
-            dropout: self.dropout,
-            pass,
-        };
-        let (heads, _) = call.remember(heads, None);
+        let (heads, _) = call.remember(Projected { query, key, value }, None);
         let mask = call.mask(0);
-        let Context { context, weights } = match &self.score {
+        match &self.score {
             Score::Dot(score) => call.attend(heads, &Scores::new(mask, score.scale)),
             Score::Bilinear(_) => call.attend(heads, &Scores::new(mask, 1.0)),
             Score::Additive(score) => {
                 let scores = score.of(heads.query, heads.key);
                 call.weigh_by(scores, &mask, heads.value)
             }
-        };
-        AttentionOutput {
-            output: context.squeeze_dim(1),
-            weights,
         }
     }
 }
 
 impl Additive {
-    /// The scores `[batch, 1, queries, keys]` of mapped queries and keys.
+    /// The scores `[batch, heads, queries, keys]` of mapped queries and keys.
     fn of(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
-        let [batch, _, queries, hidden] = query.dims();
+        let [batch, heads, queries, hidden] = query.dims();
         let keys = key.dims()[2];
-        let each = query.reshape([batch, queries, 1, hidden]) + key;
+        let query = query.reshape([batch, heads, queries, 1, hidden]);
+        let each = query + key.reshape([batch, heads, 1, keys, hidden]);
         let scores = self.score.forward(each.tanh());
-        scores.reshape([batch, 1, queries, keys])
+        scores.reshape([batch, heads, queries, keys])
     }
 }

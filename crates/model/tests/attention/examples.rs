@@ -48,6 +48,9 @@ pub const EXAMPLES: &[Example] = &[
     example("scaled dot", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#),
     example("bilinear", r#"{ "kind": "scored", "score": { "kind": "bilinear" } }"#),
     example("additive", r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 5 } }"#),
+    example("scaled dot, heads", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" }, "heads": 4 }"#),
+    example("bilinear, heads", r#"{ "kind": "scored", "score": { "kind": "bilinear" }, "heads": 4 }"#),
+    example("additive, heads", r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 5 }, "heads": 2 }"#),
     Example {
         gradient: Gradient::StraightThrough,
         ..example("argmax", r#"{ "kind": "argmax", "heads": 4, "key_value_heads": 2 }"#)
@@ -60,6 +63,7 @@ pub const EXAMPLES: &[Example] = &[
     example("nadaraya-watson, epanechnikov", r#"{ "kind": "nadaraya_watson", "kernel": "epanechnikov", "width": 9, "learn_width": "learned" }"#),
     example("nadaraya-watson, boxcar", r#"{ "kind": "nadaraya_watson", "kernel": "boxcar", "width": 6.1 }"#),
     example("nadaraya-watson, constant", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
+    example("nadaraya-watson, heads", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "heads": 4, "learn_width": "learned" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
     example("linear", r#"{ "kind": "linear", "heads": 4, "key_value_heads": 2 }"#),
     example("linear, softplus", r#"{ "kind": "linear", "heads": 4, "map": "softplus", "bias": true }"#),

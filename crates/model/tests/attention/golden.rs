@@ -161,8 +161,10 @@ impl Golden {
     /// Where the file has a parameter. What the reference draws at random is no parameter there, and a score's parameters
     /// are those of the layer. Maps of global positions are absent where there are no such positions.
     fn given(&self, name: &str) -> Option<String> {
-        let inner = name.strip_prefix("score.").unwrap_or(name);
-        let places = [name.to_owned(), format!("parameter.{inner}")];
+        let inner = name.strip_prefix("pattern.").unwrap_or(name);
+        let inner = inner.strip_prefix("score.").unwrap_or(inner);
+        let places = [name, inner].map(|name| format!("parameter.{name}"));
+        let places = [name.to_owned()].into_iter().chain(places);
         let place = places.into_iter().find(|place| self.has(place));
         let absent = name.starts_with("global_") && !self.has("globals");
         assert!(place.is_some() || absent, "there is no {name}");

@@ -57,7 +57,17 @@ fn linear_map() {
     let mut y = vec![0.0; 256 * 384];
     report(
         "linear",
-        || linear::forward(shape, &x, &weight, None, None, None, &mut y),
+        || {
+            let map = linear::Forward {
+                shape,
+                weight: &weight,
+                bias: None,
+                activation: None,
+                before: None,
+                y: &mut y,
+            };
+            linear::forward(&x, [map]);
+        },
         || drop(black_box(linear::forward_naive(shape, &x, &weight, None))),
     );
 }

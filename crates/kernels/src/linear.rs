@@ -1,15 +1,19 @@
 //! Linear maps with the weight kept `[output, input]`: the forward product with bias and activation applied while the
 //! result is in cache, the three products of the backward pass, and dot products at full bandwidth for a few rows.
 
+mod backward;
+
 use pulp::{Simd, WithSimd};
 
 use crate::Onto;
 use crate::activation::{self, Activation};
 use crate::elementwise;
-use crate::gemm::{Matrix, gemm};
-use crate::parts::{self, Parts, fits};
+use crate::gemm::{Matrix, Product, gemm};
+use crate::parts::fits;
 use crate::simd::{self, Instructions};
-use crate::threads;
+use crate::threads::{self, Work};
+
+pub use backward::{Applied, Map, backward};
 
 /// The sizes of a linear map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,52 +29,97 @@ pub struct Shape {
 /// Up to this many rows, the weight is read once and nothing is packed.
 const FEW_ROWS: usize = 4;
 
-/// `y = activation(x · weightᵀ + bias)`.
-///
-/// With `before`, what the activation was applied to is written there, for the backward pass.
+/// A map to be applied: `y = activation(x · weightᵀ + bias)`.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// Its sizes.
+    pub shape: Shape,
+    /// `[output, input]`
+    pub weight: &'a [f32],
+    /// `[output]`
+    pub bias: Option<&'a [f32]>,
+    /// What is applied to the sum.
+    pub activation: Option<Activation>,
+    /// Where to keep what the activation is applied to, for the backward pass.
+    pub before: Option<&'a mut [f32]>,
+    /// `[rows, output]`
+    pub y: &'a mut [f32],
+}
+
+/// Applies maps to one input, all in one job.
 ///
 /// # Panics
-/// When a slice does not fit the shape.
-pub fn forward(
-    shape: Shape,
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    activation: Option<Activation>,
-    before: Option<&mut [f32]>,
-    y: &mut [f32],
-) {
-    let Shape {
-        rows,
-        input,
-        output,
-    } = shape;
-    let sizes = [
-        ("input", x.len(), rows * input),
-        ("weight", weight.len(), output * input),
-        ("bias", bias.map_or(output, <[f32]>::len), output),
-        (
-            "saved",
-            before.as_ref().map_or(rows * output, |it| it.len()),
-            rows * output,
-        ),
-    ];
-    for (name, length, expected) in sizes {
-        fits("linear", name, length, expected);
-    }
-    let before = before.map(|before| Rows::of(before, output));
-    let instructions = simd::instructions();
-    product(shape, x, weight, y, |row, column, values| {
-        // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-        let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
-        let kernel = Finish {
-            bias: bias.map(|bias| &bias[column..column + values.len()]),
-            kept: before,
-            then: activation.map_or(Then::Nothing, Then::Activate),
-            values,
+/// When a slice does not fit its shape.
+pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
+    let mut works: Vec<Box<dyn Work + 'a>> = Vec::new();
+    for map in maps {
+        map.check(x.len());
+        let Forward {
+            shape,
+            weight,
+            bias,
+            activation,
+            before,
+            y,
+        } = map;
+        let before = before.map(|before| Rows::of(before, shape.output));
+        let instructions = simd::instructions();
+        let finish = move |row: usize, column: usize, values: &mut [f32]| {
+            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
+            let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
+            let kernel = Finish {
+                bias: bias.map(|bias| &bias[column..column + values.len()]),
+                kept: before,
+                then: activation.map_or(Then::Nothing, Then::Activate),
+                values,
+            };
+            simd::run(instructions, kernel);
         };
-        simd::run(instructions, kernel);
-    });
+        if shape.rows <= FEW_ROWS {
+            product(shape, x, weight, y, finish);
+        } else {
+            works.push(Box::new(Product::new(
+                [shape.operands(x, weight)],
+                y,
+                Onto::Replace,
+                finish,
+            )));
+        }
+    }
+    let works: Vec<&dyn Work> = works.iter().map(|work| &**work).collect();
+    threads::together(&works);
+}
+
+impl Forward<'_> {
+    fn check(&self, x: usize) {
+        let Shape {
+            rows,
+            input,
+            output,
+        } = self.shape;
+        let results = rows * output;
+        let saved = self.before.as_ref().map_or(results, |it| it.len());
+        let sizes = [
+            ("input", x, rows * input),
+            ("weight", self.weight.len(), output * input),
+            ("bias", self.bias.map_or(output, <[f32]>::len), output),
+            ("saved", saved, results),
+            ("output", self.y.len(), results),
+        ];
+        for (name, length, expected) in sizes {
+            fits("linear", name, length, expected);
+        }
+    }
+}
+
+impl Shape {
+    /// The factors of the product.
+    fn operands<'a>(self, x: &'a [f32], weight: &'a [f32]) -> (Matrix<'a>, Matrix<'a>) {
+        (
+            Matrix::new(x, self.rows, self.input),
+            Matrix::new(weight, self.output, self.input).transposed(),
+        )
+    }
 }
 
 /// `x · weightᵀ`, with work on each piece of a row while it is in cache.
@@ -81,26 +130,15 @@ pub(crate) fn product(
     y: &mut [f32],
     finish: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
-    let Shape {
-        rows,
-        input,
-        output,
-    } = shape;
-    fits("linear", "output", y.len(), rows * output);
-    if rows <= FEW_ROWS {
+    fits("linear", "output", y.len(), shape.rows * shape.output);
+    if shape.rows <= FEW_ROWS {
         few_rows(shape, x, weight, y, simd::instructions());
-        for (row, values) in y.chunks_mut(output.max(1)).enumerate() {
+        for (row, values) in y.chunks_mut(shape.output.max(1)).enumerate() {
             finish(row, 0, values);
         }
     } else {
-        let weight = Matrix::new(weight, output, input).transposed();
-        gemm(
-            Matrix::new(x, rows, input),
-            weight,
-            y,
-            Onto::Replace,
-            finish,
-        );
+        let (x, weight) = shape.operands(x, weight);
+        gemm(x, weight, y, Onto::Replace, finish);
     }
 }
 
@@ -257,93 +295,6 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(sum) + rest
 }
 
-/// Where gradients go; those that nobody needs are left out.
-#[derive(Debug, Default)]
-pub struct Gradients<'a> {
-    /// Of the input, `[rows, input]`, and whether it is added to what is there.
-    pub x: Option<(&'a mut [f32], Onto)>,
-    /// Of the weight, `[output, input]`.
-    pub weight: Option<&'a mut [f32]>,
-    /// Of the bias, `[output]`.
-    pub bias: Option<&'a mut [f32]>,
-}
-
-/// Gradients of `x · weightᵀ + bias`, given the gradient `dy` of the result.
-///
-/// # Panics
-/// When a slice does not fit the shape.
-pub fn backward(shape: Shape, dy: &[f32], x: &[f32], weight: &[f32], gradients: Gradients) {
-    let Shape {
-        rows,
-        input,
-        output,
-    } = shape;
-    let Gradients {
-        x: dx,
-        weight: dweight,
-        bias: dbias,
-    } = gradients;
-    let length = |it: &Option<&mut [f32]>| it.as_ref().map(|it| it.len());
-    let dx_length = dx.as_ref().map(|(dx, _)| dx.len());
-    let sizes = [
-        ("gradient", Some(dy.len()), rows * output),
-        ("input", Some(x.len()), rows * input),
-        ("weight", Some(weight.len()), output * input),
-        ("gradient of the input", dx_length, rows * input),
-        ("gradient of the weight", length(&dweight), output * input),
-        ("gradient of the bias", length(&dbias), output),
-    ];
-    for (name, length, expected) in sizes {
-        fits(
-            "linear_backward",
-            name,
-            length.unwrap_or(expected),
-            expected,
-        );
-    }
-    let slopes = Matrix::new(dy, rows, output);
-    if let Some((dx, onto)) = dx {
-        let weight = Matrix::new(weight, output, input);
-        gemm(slopes, weight, dx, onto, |_, _, _| ());
-    }
-    if let Some(dweight) = dweight {
-        gemm(
-            slopes.transposed(),
-            Matrix::new(x, rows, input),
-            dweight,
-            Onto::Replace,
-            |_, _, _| (),
-        );
-    }
-    if let Some(dbias) = dbias {
-        sum_rows(dy, dbias);
-    }
-}
-
-/// The sums of the columns, in an order that does not depend on scheduling.
-fn sum_rows(rows: &[f32], sums: &mut [f32]) {
-    let width = sums.len();
-    sums.fill(0.0);
-    if width == 0 {
-        return;
-    }
-    let cut = Parts::of_rows(rows.len() / width, width);
-    let parts = parts::map(cut.cut(rows, width).collect(), |part: &[f32]| {
-        let mut sums = vec![0.0; width];
-        for row in part.chunks_exact(width) {
-            for (sum, value) in sums.iter_mut().zip(row) {
-                *sum += value;
-            }
-        }
-        sums
-    });
-    for part in parts {
-        for (sum, value) in sums.iter_mut().zip(part) {
-            *sum += value;
-        }
-    }
-}
-
 /// The specification of [`forward`] without activation.
 pub fn forward_naive(shape: Shape, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f64> {
     let mut y = Vec::with_capacity(shape.rows * shape.output);
@@ -360,71 +311,4 @@ pub fn forward_naive(shape: Shape, x: &[f32], weight: &[f32], bias: Option<&[f32
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simd::with_instructions;
-    use proptest::prelude::*;
-
-    fn numbers(count: usize, seed: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
-            .collect()
-    }
-
-    fn close(ours: &[f32], theirs: &[f64], what: &str) {
-        assert_eq!(ours.len(), theirs.len(), "{what}");
-        for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
-            assert!(
-                (f64::from(*a) - b).abs() < 1e-4 * (1.0 + b.abs()),
-                "{what} at {i}: {a} for {b}"
-            );
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        #[test]
-        fn equals_its_twin(
-            rows in prop_oneof![0usize..9, Just(13), Just(97)],
-            input in prop_oneof![0usize..40, Just(127), Just(300)],
-            output in prop_oneof![0usize..40, Just(129), Just(1000)],
-            bias: bool,
-        ) {
-            let shape = Shape { rows, input, output };
-            let (x, weight) = (numbers(rows * input, 1), numbers(output * input, 2));
-            let bias_data = numbers(output, 3);
-            let bias = bias.then_some(bias_data.as_slice());
-            let expected = forward_naive(shape, &x, &weight, bias);
-            for instructions in [Instructions::Native, Instructions::Scalar] {
-                with_instructions(instructions, || {
-                    let mut y = vec![f32::NAN; rows * output];
-                    forward(shape, &x, &weight, bias, None, None, &mut y);
-                    close(&y, &expected, "y");
-                    let mut before = vec![f32::NAN; rows * output];
-                    forward(shape, &x, &weight, bias, Some(Activation::Relu), Some(&mut before), &mut y);
-                    close(&before, &expected, "before");
-                    let cut: Vec<f64> = expected.iter().map(|value| value.max(0.0)).collect();
-                    close(&y, &cut, "activated");
-                });
-            }
-            let dy = numbers(rows * output, 4);
-            let mut dx = vec![f32::NAN; rows * input];
-            let mut dweight = vec![f32::NAN; output * input];
-            let mut dbias = vec![f32::NAN; output];
-            let gradients = Gradients { x: Some((&mut dx, Onto::Replace)), weight: Some(&mut dweight), bias: Some(&mut dbias) };
-            backward(shape, &dy, &x, &weight, gradients);
-            let at = |data: &[f32], i: usize| f64::from(data[i]);
-            let sum = |count: usize, term: &dyn Fn(usize) -> f64| (0..count).map(term).sum::<f64>();
-            let slopes: Vec<f64> = (0..rows * input)
-                .map(|i| sum(output, &|o| at(&dy, i / input * output + o) * at(&weight, o * input + i % input)))
-                .collect();
-            close(&dx, &slopes, "dx");
-            let slopes: Vec<f64> = (0..output * input)
-                .map(|i| sum(rows, &|r| at(&dy, r * output + i / input) * at(&x, r * input + i % input)))
-                .collect();
-            close(&dweight, &slopes, "dweight");
-            let slopes: Vec<f64> = (0..output).map(|o| sum(rows, &|r| at(&dy, r * output + o))).collect();
-            close(&dbias, &slopes, "dbias");
-        }
-    }
-}
+mod tests;

@@ -87,6 +87,28 @@ pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
     });
 }
 
+/// Work that is cut into tasks, which can be done in any order.
+pub(crate) trait Work: Sync {
+    /// How many.
+    fn tasks(&self) -> usize;
+
+    /// Does one of them.
+    fn run(&self, task: usize);
+}
+
+/// Runs the tasks of several works as one job: nobody waits between them.
+pub(crate) fn together(works: &[&dyn Work]) {
+    let tasks = works.iter().map(|work| work.tasks()).sum();
+    each(tasks, |mut task| {
+        for work in works {
+            match task.checked_sub(work.tasks()) {
+                None => return work.run(task),
+                Some(beyond) => task = beyond,
+            }
+        }
+    });
+}
+
 /// The tasks of one kernel.
 struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),

@@ -14,7 +14,7 @@ use burn::backend::tensor::FloatTensor;
 
 use super::Hidden;
 use super::activation::kernel;
-use super::linear::{Map, activated, backward_of_maps, forward as linear, shape};
+use super::linear::{Applied, Map, activated, backward, forward as linear, shape};
 use super::{buffer, dense, into_dense, numbers, present, record, recycle, rows_and_width, tensor};
 use crate::Activation;
 
@@ -131,27 +131,31 @@ impl Backward<Flex, 7> for FeedForward {
         // Storage that nobody shares is written in place; shared storage is copied first.
         let mut kept = kept.into_iter().map(into_dense);
         let first = kept.next().expect("the activation's input is kept");
-        let map = |weight, parents| Map { weight, parents };
-        let (hidden, slopes) = match kept.next() {
+        let map = |weight, parents, dy| Map {
+            weight,
+            dy,
+            parents,
+        };
+        let (hidden, maps) = match kept.next() {
             None => {
                 let mut before = first;
                 back.backward(kind, before.storage_mut(), &mut other);
                 let slopes = tensor(other, [rows, width]);
-                (before, vec![(map(up, up_parents), slopes)])
+                (before, vec![map(up, up_parents, slopes)])
             }
             Some(mut factor) => {
                 let mut gates = first;
                 let both = [gates.storage_mut(), factor.storage_mut()];
                 back.backward_gated(kind, both, &mut other);
-                let slopes = [
-                    (map(gate, gate_parents), gates),
-                    (map(up, up_parents), factor),
-                ];
-                (tensor(other, [rows, width]), slopes.into())
+                let maps = vec![map(gate, gate_parents, gates), map(up, up_parents, factor)];
+                (tensor(other, [rows, width]), maps)
             }
         };
-        map(down, down_parents).backward(&hidden, dy, None, gradients);
-        recycle([hidden]);
-        backward_of_maps(x, parent, slopes, gradients);
+        let inner = Applied {
+            x: hidden,
+            parent: None,
+            maps: vec![map(down, down_parents, dy)],
+        };
+        backward([inner, Applied { x, parent, maps }], gradients);
     }
 }

@@ -46,13 +46,10 @@ impl FusedOps for Flex {
         weight3: FlexTensor,
         bias3: FlexTensor,
     ) -> (FlexTensor, FlexTensor, FlexTensor) {
-        let outputs = (
-            linear::forward(&x, &weight1, &bias1),
-            linear::forward(&x, &weight2, &bias2),
-            linear::forward(&x, &weight3, &bias3),
-        );
+        let maps = [[&weight1, &bias1], [&weight2, &bias2], [&weight3, &bias3]];
+        let [first, second, third] = linear::three(&x, maps);
         recycle([x]);
-        outputs
+        (first, second, third)
     }
 
     fn fused_norm(

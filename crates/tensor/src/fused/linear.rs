@@ -2,7 +2,7 @@
 
 use attentive_kernels::Onto;
 use attentive_kernels::activation as kernels;
-use attentive_kernels::linear::{self, Gradients as Slopes, Shape};
+use attentive_kernels::linear::{self, Shape};
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
@@ -45,96 +45,133 @@ pub(super) fn activated(
     let sizes = [shape.rows, shape.output];
     let mut y = buffer(shape.rows * shape.output);
     let mut before = keep.then(|| buffer(y.len()));
-    linear::forward(
+    let map = linear::Forward {
         shape,
-        numbers(&x),
-        numbers(&weight),
-        present(&bias),
-        activation.map(kernel),
-        before.as_deref_mut(),
-        &mut y,
-    );
+        weight: numbers(&weight),
+        bias: present(&bias),
+        activation: activation.map(kernel),
+        before: before.as_deref_mut(),
+        y: &mut y,
+    };
+    linear::forward(numbers(&x), [map]);
     (tensor(y, sizes), before.map(|before| tensor(before, sizes)))
 }
 
-/// One map on the way back: what it was applied to is shared, its own operands and who wants their gradients are here.
+/// Three maps, of weight and bias each, applied to one input.
+pub(super) fn three(x: &FlexTensor, maps: [[&FlexTensor; 2]; 3]) -> [FlexTensor; 3] {
+    let x = dense(x);
+    let maps = maps.map(|operands| operands.map(dense));
+    let shapes = maps.each_ref().map(|[weight, _]| shape(&x, weight));
+    let mut results = shapes.map(|shape| buffer(shape.rows * shape.output));
+    let each = maps.iter().zip(shapes).zip(&mut results);
+    let each = each.map(|(([weight, bias], shape), y)| linear::Forward {
+        shape,
+        weight: numbers(weight),
+        bias: present(bias),
+        activation: None,
+        before: None,
+        y,
+    });
+    linear::forward(numbers(&x), each);
+    let mut shapes = shapes.into_iter();
+    results.map(|y| {
+        let shape = shapes.next().expect("there is a shape for each");
+        tensor(y, [shape.rows, shape.output])
+    })
+}
+
+/// One map on the way back: its weight, the gradient of its result, and who wants those of weight and bias.
 pub(super) struct Map<'a> {
     pub weight: &'a FlexTensor,
+    pub dy: FlexTensor,
     /// Of weight and bias.
     pub parents: [Option<NodeId>; 2],
 }
 
-impl Map<'_> {
-    /// Registers the gradients of weight and bias, and puts or adds that of the input to `dx`.
-    pub(super) fn backward(
-        &self,
-        x: &FlexTensor,
-        dy: FlexTensor,
-        dx: Option<(&mut [f32], Onto)>,
-        gradients: &mut Gradients,
-    ) {
-        let shape = shape(x, self.weight);
-        let sizes = [shape.output * shape.input, shape.output];
-        let mut slopes: [Option<Vec<f32>>; 2] =
-            std::array::from_fn(|i| self.parents[i].map(|_| buffer(sizes[i])));
-        let [dweight, dbias] = &mut slopes;
-        let wanted = Slopes {
-            x: dx,
-            weight: dweight.as_deref_mut(),
-            bias: dbias.as_deref_mut(),
+/// An input on the way back, and who wants its gradient.
+pub(super) struct Applied<'a> {
+    pub x: FlexTensor,
+    pub parent: Option<NodeId>,
+    pub maps: Vec<Map<'a>>,
+}
+
+/// Registers the gradients of inputs and of the maps that were applied to them. All products are one job, inside which the
+/// gradients of an input are added up.
+pub(super) fn backward<const N: usize>(inputs: [Applied; N], gradients: &mut Gradients) {
+    let mut slopes = inputs.each_ref().map(Applied::buffers);
+    let work = inputs.iter().zip(&mut slopes);
+    linear::backward(work.map(|(input, slopes)| input.borrowed(slopes)));
+    for (input, slopes) in inputs.into_iter().zip(slopes) {
+        input.register(slopes, gradients);
+    }
+}
+
+/// Memory for the gradients of an input, and of weight and bias of each of its maps.
+struct Buffers {
+    dx: Option<Vec<f32>>,
+    maps: Vec<[Option<Vec<f32>>; 2]>,
+}
+
+impl Applied<'_> {
+    fn buffers(&self) -> Buffers {
+        let (rows, width) = rows_and_width(&self.x);
+        let of_map = |map: &Map| {
+            let shape = shape(&self.x, map.weight);
+            let sizes = [shape.output * shape.input, shape.output];
+            std::array::from_fn(|i| map.parents[i].map(|_| buffer(sizes[i])))
         };
-        linear::backward(
-            shape,
-            numbers(&dy),
-            numbers(x),
-            numbers(self.weight),
-            wanted,
-        );
-        recycle([dy]);
-        let shapes = [vec![shape.output, shape.input], vec![shape.output]];
-        for ((parent, slopes), shape) in self.parents.iter().zip(slopes).zip(shapes) {
-            if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                gradients.register::<Flex>(*parent, tensor(slopes, shape));
-            }
+        Buffers {
+            dx: self.parent.map(|_| buffer(rows * width)),
+            maps: self.maps.iter().map(of_map).collect(),
         }
+    }
+
+    fn borrowed<'a>(&'a self, slopes: &'a mut Buffers) -> linear::Applied<'a> {
+        let dx = slopes.dx.as_deref_mut();
+        let maps = self.maps.iter().zip(&mut slopes.maps);
+        let maps = maps.map(|(map, [dweight, dbias])| linear::Map {
+            shape: shape(&self.x, map.weight),
+            dy: numbers(&map.dy),
+            weight: numbers(map.weight),
+            dweight: dweight.as_deref_mut(),
+            dbias: dbias.as_deref_mut(),
+        });
+        linear::Applied {
+            x: numbers(&self.x),
+            dx: dx.map(|dx| (dx, Onto::Replace)),
+            maps: maps.collect(),
+        }
+    }
+
+    fn register(self, slopes: Buffers, gradients: &mut Gradients) {
+        for (map, slopes) in self.maps.into_iter().zip(slopes.maps) {
+            let shape = map.weight.layout().shape();
+            let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
+            for ((parent, slopes), shape) in map.parents.iter().zip(slopes).zip(shapes) {
+                if let (Some(parent), Some(slopes)) = (parent, slopes) {
+                    gradients.register::<Flex>(*parent, tensor(slopes, shape));
+                }
+            }
+            recycle([map.dy]);
+        }
+        if let (Some(parent), Some(dx)) = (self.parent, slopes.dx) {
+            let (rows, width) = rows_and_width(&self.x);
+            gradients.register::<Flex>(parent, tensor(dx, [rows, width]));
+        }
+        recycle([self.x]);
     }
 }
 
-impl Map<'_> {
-    /// For a map whose output the loss does not depend on: whoever made its operands still waits for their gradients.
-    fn register_zeros(&self, gradients: &mut Gradients) {
-        let shape = self.weight.layout().shape();
-        let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
-        for (parent, shape) in self.parents.iter().zip(shapes) {
-            if let Some(parent) = parent {
-                let zeros = vec![0.0; shape.iter().product()];
-                gradients.register::<Flex>(*parent, tensor(zeros, shape));
-            }
+/// For a map whose output the loss does not depend on: whoever made its operands still waits for their gradients.
+fn register_zeros(weight: &FlexTensor, parents: [Option<NodeId>; 2], gradients: &mut Gradients) {
+    let shape = weight.layout().shape();
+    let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
+    for (parent, shape) in parents.into_iter().zip(shapes) {
+        if let Some(parent) = parent {
+            let zeros = vec![0.0; shape.iter().product()];
+            gradients.register::<Flex>(parent, tensor(zeros, shape));
         }
     }
-}
-
-/// The backward passes of maps of one input: the gradients of the input are added up inside the products.
-pub(super) fn backward_of_maps<'a>(
-    x: FlexTensor,
-    parent: Option<NodeId>,
-    maps: impl IntoIterator<Item = (Map<'a>, FlexTensor)>,
-    gradients: &mut Gradients,
-) {
-    let (rows, width) = rows_and_width(&x);
-    let mut dx = parent.map(|_| buffer(rows * width));
-    let mut onto = Onto::Replace;
-    for (map, dy) in maps {
-        map.backward(&x, dy, dx.as_deref_mut().map(|dx| (dx, onto)), gradients);
-        onto = Onto::Add;
-    }
-    if let (Some(parent), Some(mut dx)) = (parent, dx) {
-        if onto == Onto::Replace {
-            dx.fill(0.0);
-        }
-        gradients.register::<Flex>(parent, tensor(dx, [rows, width]));
-    }
-    recycle([x]);
 }
 
 pub(super) fn tracked<C: CheckpointStrategy>(
@@ -186,9 +223,11 @@ impl Backward<Flex, 3> for Linear {
         let [parent, weight_parent, bias_parent] = ops.parents.map(|it| it.map(|it| it.id));
         let map = Map {
             weight: &weight,
+            dy,
             parents: [weight_parent, bias_parent],
         };
-        backward_of_maps(x, parent, [(map, dy)], gradients);
+        let maps = vec![map];
+        backward([Applied { x, parent, maps }], gradients);
     }
 }
 
@@ -200,13 +239,12 @@ pub(super) fn three_tracked<C: CheckpointStrategy>(
     let x = dense(&x);
     let [a, b, c] = maps.map(|[weight, bias]| {
         let ((weight, weight_node), (bias, bias_node)) = (weight.into_parts(), bias.into_parts());
-        let weight = dense(&weight);
-        let output = forward(&x, &weight, &bias);
-        (output, weight, weight_node, bias_node)
+        (dense(&weight), bias, weight_node, bias_node)
     });
+    let outputs = three(&x, [&a, &b, &c].map(|map| [&map.0, &map.1]));
     let nodes = [x_node, a.2, a.3, b.2, b.3, c.2, c.3];
-    let weights = [a.1, b.1, c.1];
-    record_several::<C, _, 7, 3>(Three, nodes, [a.0, b.0, c.0], |slots| (x, weights, slots))
+    let weights = [a.0, b.0, c.0];
+    record_several::<C, _, 7, 3>(Three, nodes, outputs, |slots| (x, weights, slots))
 }
 
 #[derive(Debug)]
@@ -219,20 +257,18 @@ impl Backward<Flex, 7> for Three {
         gradients.consume::<Flex>(&ops.node);
         let (x, weights, slots) = ops.state;
         let [parent, operands @ ..] = ops.parents.map(|it| it.map(|it| it.id));
-        let maps = operands.as_chunks::<2>().0.iter().zip(&weights);
-        let maps = maps.map(|([weight_parent, bias_parent], weight)| Map {
-            weight,
-            parents: [*weight_parent, *bias_parent],
-        });
-        let slopes = slots.take::<3>();
-        let wanted = maps.zip(slopes).filter_map(|(map, dy)| match dy {
-            Some(dy) => Some((map, dense(&dy))),
-            None => {
-                map.register_zeros(gradients);
-                None
+        let operands = operands.as_chunks::<2>().0.iter().zip(&weights);
+        let mut maps = Vec::new();
+        for ((parents, weight), dy) in operands.zip(slots.take::<3>()) {
+            match dy {
+                Some(dy) => maps.push(Map {
+                    weight,
+                    dy: dense(&dy),
+                    parents: *parents,
+                }),
+                None => register_zeros(weight, *parents, gradients),
             }
-        });
-        let wanted: Vec<_> = wanted.collect();
-        backward_of_maps(x, parent, wanted, gradients);
+        }
+        backward([Applied { x, parent, maps }], gradients);
     }
 }

@@ -1,0 +1,69 @@
+//! How a product is cut into pieces, one task each.
+
+use std::ops::Range;
+
+use crate::micro;
+use crate::threads;
+
+/// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    size: [usize; 2],
+    piece: [usize; 2],
+    across: usize,
+    down: usize,
+}
+
+impl Grid {
+    pub fn new(rows: usize, columns: usize, depth: usize, panel: usize) -> Self {
+        let of = |down: usize, across: usize| {
+            let piece = [
+                rows.div_ceil(down).next_multiple_of(micro::ROWS),
+                columns.div_ceil(across).next_multiple_of(panel),
+            ];
+            Self {
+                size: [rows, columns],
+                piece,
+                down: rows.div_ceil(piece[0].max(1)),
+                across: columns.div_ceil(piece[1].max(1)),
+            }
+        };
+        let threads = threads::count();
+        // A piece should be worth the trouble. Very large products get two per thread, so that a thread that is held up
+        // does not hold up all.
+        let most = (rows * columns * depth) >> 16;
+        let wanted = if most >= (threads << 14) {
+            2 * threads
+        } else {
+            threads.min(most)
+        };
+        let grids = (1..=wanted.max(1)).map(|down| of(down, wanted.div_ceil(down).max(1)));
+        grids
+            .min_by_key(|grid| grid.cost(threads))
+            .expect("there is at least one grid")
+    }
+
+    /// An estimate of time: the tiles of the thread with most pieces, and what its pieces pack.
+    fn cost(&self, threads: usize) -> usize {
+        let [rows, columns] = self.piece;
+        // In sixteenths of a cycle per unit of depth: a vector of products, and a packed number, take half a cycle. Rows
+        // count as packed even where A is read in place: it keeps pieces from lying side by side in short rows, where one
+        // thread's prefetches take the lines that the other writes.
+        let piece = rows * columns + 8 * (rows + columns);
+        self.pieces().div_ceil(threads) * piece
+    }
+
+    pub fn pieces(&self) -> usize {
+        self.across * self.down
+    }
+
+    pub fn rows(&self, piece: usize) -> Range<usize> {
+        let first = piece / self.across * self.piece[0];
+        first..self.size[0].min(first + self.piece[0])
+    }
+
+    pub fn columns(&self, piece: usize) -> Range<usize> {
+        let first = piece % self.across * self.piece[1];
+        first..self.size[1].min(first + self.piece[1])
+    }
+}

@@ -1,0 +1,256 @@
+//! One piece of a product: packed panels, blocks that fit the caches, and all tiles of a block.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use super::{Matrix, Scratch, with_scratch};
+use crate::micro::{self, Onto, View};
+use crate::pack::pack_panels;
+use crate::simd::{self, Instructions};
+
+/// Rows of A that meet a block of B at a time, a multiple of the tile's.
+pub(super) const MC: usize = 192;
+/// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
+pub(super) const KC: usize = 384;
+/// Columns of B that are packed at a time, a multiple of every tile's.
+pub(super) const NC: usize = 1024;
+/// The largest depth of B that is packed at a time, in blocks of at most KC: rows of C stay in the second cache meanwhile.
+pub(super) const DEEP: usize = 4 * KC;
+/// So many results stay in the second cache anyway, and one block of B at a time does too.
+const FEW_RESULTS: usize = 1 << 17;
+/// Columns that are finished at a time: with MC rows they still are in the second cache.
+const STRIP: usize = 256;
+
+/// Where C is. Tasks write to disjoint pieces of it.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub start: *mut f32,
+    pub columns: usize,
+}
+
+// SAFETY: each task writes only to its own piece.
+unsafe impl Send for Target {}
+// SAFETY: as above; the pointer itself is only read.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// # Safety
+    /// The element must lie inside C.
+    #[inline(always)]
+    unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.start.add(row * self.columns + column) }
+    }
+}
+
+/// The work of one task: some rows of A by some columns of B.
+pub(super) struct Piece<'a> {
+    pub instructions: Instructions,
+    /// Columns of a panel.
+    pub panel: usize,
+    pub a: Matrix<'a>,
+    pub b: Matrix<'a>,
+    pub onto: Onto,
+    pub rows: Range<usize>,
+    pub columns: Range<usize>,
+    pub target: Target,
+}
+
+impl Piece<'_> {
+    /// Multiplies, and then finishes each piece of a row if that is asked.
+    pub fn multiply(&self, finish: Option<&impl Fn(usize, usize, &mut [f32])>) {
+        let depth = self.a.columns;
+        // Equal blocks: a thin last one would read and write all of C for little.
+        let deep = depth.div_ceil(depth.div_ceil(KC));
+        let wide = NC.min(self.columns.len()).next_multiple_of(self.panel);
+        let packs_a = self.a.column_stride != 1;
+        let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
+        let size_of_a = if packs_a { deep * tall } else { 0 };
+        let results = self.rows.len() * self.columns.len();
+        let deepest = match results > FEW_RESULTS {
+            true => depth.min(DEEP / deep * deep),
+            false => deep,
+        };
+        with_scratch(&PACKED, deepest * wide + size_of_a, |packed| {
+            let (packed_b, packed_a) = packed.split_at_mut(deepest * wide);
+            for columns in cut(self.columns.clone(), NC) {
+                for far in cut(0..depth, deepest) {
+                    let blocks = || cut(far.clone(), deep).zip(0..);
+                    for (depths, block) in blocks() {
+                        let packed_b = &mut packed_b[block * deep * wide..];
+                        self.pack_b(depths, columns.clone(), packed_b);
+                    }
+                    for rows in cut(self.rows.clone(), MC) {
+                        for (depths, block) in blocks() {
+                            let a = match packs_a {
+                                true => self.pack_a(rows.clone(), depths.clone(), packed_a),
+                                false => self.a.view(rows.start, depths.start),
+                            };
+                            let packed_b = &packed_b[block * deep * wide..];
+                            self.multiply_block(
+                                rows.clone(),
+                                depths,
+                                columns.clone(),
+                                a,
+                                packed_b,
+                                finish,
+                            );
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
+        let view = self.b.view(depths.start, columns.start);
+        // SAFETY: the view starts inside `b` and the block does not reach beyond its rows and columns.
+        unsafe {
+            pack_panels(
+                self.instructions,
+                view,
+                depths.len(),
+                columns.len(),
+                self.panel,
+                out,
+            );
+        }
+    }
+
+    /// Panels of a tile's rows, and how a tile reads them.
+    fn pack_a(&self, rows: Range<usize>, depths: Range<usize>, out: &mut [f32]) -> View {
+        let view = self.a.view(rows.start, depths.start);
+        let turned = View {
+            row_stride: view.column_stride,
+            column_stride: view.row_stride,
+            ..view
+        };
+        // SAFETY: the view starts inside `a` and the block does not reach beyond its rows and columns.
+        unsafe {
+            pack_panels(
+                self.instructions,
+                turned,
+                depths.len(),
+                rows.len(),
+                micro::ROWS,
+                out,
+            );
+        }
+        View {
+            start: out.as_ptr(),
+            // From a panel's first row to the next panel's it is a whole panel; inside a panel rows are neighbours.
+            row_stride: 1,
+            column_stride: micro::ROWS,
+        }
+    }
+
+    fn multiply_block(
+        &self,
+        rows: Range<usize>,
+        depths: Range<usize>,
+        columns: Range<usize>,
+        a: View,
+        packed_b: &[f32],
+        finish: Option<&impl Fn(usize, usize, &mut [f32])>,
+    ) {
+        let last = depths.end == self.a.columns;
+        let onto = if depths.start == 0 {
+            self.onto
+        } else {
+            Onto::Add
+        };
+        let panel_stride = match self.a.column_stride {
+            1 => micro::ROWS * a.row_stride,
+            _ => micro::ROWS * depths.len(),
+        };
+        for strip in cut(columns.clone(), STRIP) {
+            // SAFETY: the piece of C starts inside it.
+            let c = unsafe { self.target.at(rows.start, strip.start) };
+            let tiles = Tiles {
+                a,
+                panel_stride,
+                packed_b: &packed_b[(strip.start - columns.start) * depths.len()..],
+                rows: rows.len(),
+                depth: depths.len(),
+                width: strip.len(),
+                c,
+                c_stride: self.target.columns,
+                onto,
+            };
+            simd::run(self.instructions, tiles);
+            if let (true, Some(finish)) = (last, finish) {
+                for row in rows.clone() {
+                    // SAFETY: this task alone writes to this piece of row `row`.
+                    let values = unsafe {
+                        std::slice::from_raw_parts_mut(
+                            self.target.at(row, strip.start),
+                            strip.len(),
+                        )
+                    };
+                    finish(row, strip.start, values);
+                }
+            }
+        }
+    }
+}
+
+/// A range in steps.
+fn cut(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(step)
+        .map(move |first| first..end.min(first + step))
+}
+
+/// All tiles of a block of rows and a strip of columns.
+struct Tiles<'a> {
+    a: View,
+    /// From the rows of a tile to those of the next.
+    panel_stride: usize,
+    packed_b: &'a [f32],
+    rows: usize,
+    depth: usize,
+    width: usize,
+    c: *mut f32,
+    c_stride: usize,
+    onto: Onto,
+}
+
+impl WithSimd for Tiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let panel = micro::columns::<S>();
+        for first_column in (0..self.width).step_by(panel) {
+            let b = self.packed_b[first_column * self.depth..].as_ptr();
+            let mut a = self.a;
+            for first_row in (0..self.rows).step_by(micro::ROWS) {
+                // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
+                // tile of C lies inside the rows and columns of this block.
+                unsafe {
+                    let c = self.c.add(first_row * self.c_stride + first_column);
+                    micro::tile(
+                        simd,
+                        micro::ROWS.min(self.rows - first_row),
+                        panel.min(self.width - first_column),
+                        self.depth,
+                        a,
+                        b,
+                        panel,
+                        c,
+                        self.c_stride,
+                        self.onto,
+                    );
+                }
+                a.start = a.start.wrapping_add(self.panel_stride);
+            }
+        }
+    }
+}
+
+thread_local! {
+    static PACKED: Scratch = const { RefCell::new(Vec::new()) };
+}

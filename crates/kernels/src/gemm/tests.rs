@@ -1,0 +1,70 @@
+use super::piece::{DEEP, KC, MC, NC};
+use super::*;
+use crate::simd::{Instructions, with_instructions};
+use proptest::prelude::*;
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count)
+        .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
+        .collect()
+}
+
+fn check(rows: usize, depth: usize, columns: usize, a_turned: bool, b_turned: bool, onto: Onto) {
+    let (a_data, b_data) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let matrix = |data, rows, columns, turned| match turned {
+        true => Matrix::new(data, columns, rows).transposed(),
+        false => Matrix::new(data, rows, columns),
+    };
+    let a = matrix(&a_data, rows, depth, a_turned);
+    let b = matrix(&b_data, depth, columns, b_turned);
+    let mut expected = numbers(rows * columns, 3);
+    let before = expected.clone();
+    gemm_naive(a, b, &mut expected, onto);
+    for instructions in [Instructions::Native, Instructions::Scalar] {
+        let mut c = before.clone();
+        with_instructions(instructions, || {
+            gemm(a, b, &mut c, onto, |row, column, values| {
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value += (row * 1000 + column + i) as f32;
+                }
+            });
+        });
+        for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
+            let finished = theirs + (i / columns * 1000 + i % columns) as f32;
+            let tolerance = 1e-5 * (depth as f32).sqrt().max(1.0) + 1e-6 * finished.abs();
+            assert!(
+                (ours - finished).abs() <= tolerance,
+                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} for {finished}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn equals_its_twin(
+        rows in prop_oneof![Just(0), Just(1), Just(5), Just(6), Just(7), 1usize..40, Just(97), Just(193)],
+        depth in prop_oneof![Just(0), Just(1), 1usize..40, Just(KC - 1), Just(KC), Just(KC + 1)],
+        columns in prop_oneof![Just(0), Just(1), Just(15), Just(16), Just(17), 1usize..70],
+        a_turned: bool,
+        b_turned: bool,
+        add: bool,
+    ) {
+        let onto = if add { Onto::Add } else { Onto::Replace };
+        check(rows, depth, columns, a_turned, b_turned, onto);
+    }
+}
+
+#[test]
+fn wide_products_take_several_blocks() {
+    check(13, 300, NC + 33, false, true, Onto::Add);
+}
+
+#[test]
+fn deep_products_walk_the_depth_for_some_rows_at_a_time() {
+    // Up to two threads, more results than `FEW_RESULTS` in each piece, and more depth than is packed at a time.
+    check(1100, DEEP + KC + 5, 265, false, true, Onto::Replace);
+    check(MC + 7, KC + 5, 33, true, true, Onto::Add);
+    check(97, DEEP + 1, 33, true, false, Onto::Add);
+}

@@ -12,6 +12,7 @@
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 
 mod grid;
+mod halves;
 mod piece;
 
 use std::cell::RefCell;
@@ -23,6 +24,7 @@ use crate::micro::{self, Onto, View};
 use crate::simd::{self, Instructions};
 use crate::threads::{self, Work};
 use grid::Grid;
+pub(crate) use halves::Halves;
 use piece::{Piece, Target};
 
 /// A matrix to read: rows and columns anywhere in a slice.
@@ -68,6 +70,29 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The columns before one, and the others.
+    fn split_columns(self, column: usize) -> [Self; 2] {
+        let rest = self
+            .data
+            .get(column * self.column_stride..)
+            .unwrap_or_default();
+        let first = Self {
+            columns: column,
+            ..self
+        };
+        let second = Self {
+            columns: self.columns - column,
+            data: rest,
+            ..self
+        };
+        [first, second]
+    }
+
+    /// The rows before one, and the others.
+    fn split_rows(self, row: usize) -> [Self; 2] {
+        self.transposed().split_columns(row).map(Self::transposed)
+    }
+
     fn view(&self, row: usize, column: usize) -> View {
         View {
             start: &raw const self.data[row * self.row_stride + column * self.column_stride],
@@ -93,6 +118,12 @@ pub fn gemm(
     threads::together(&[&product]);
 }
 
+/// What is done to a finished piece of a row where nothing is to be done.
+pub(crate) type Finish = fn(usize, usize, &mut [f32]);
+
+/// See [`Finish`].
+pub(crate) const NOTHING: Finish = |_, _, _| ();
+
 /// `C (+)= A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
@@ -117,6 +148,17 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
         c: &'a mut [f32],
         onto: Onto,
         finish: F,
+    ) -> Self {
+        Self::with_threads(terms, c, onto, finish, threads::count())
+    }
+
+    /// The same in pieces for so many threads.
+    fn with_threads(
+        terms: impl IntoIterator<Item = (Matrix<'a>, Matrix<'a>)>,
+        c: &'a mut [f32],
+        onto: Onto,
+        finish: F,
+        threads: usize,
     ) -> Self {
         let mut terms: Vec<_> = terms.into_iter().collect();
         let (rows, columns) = (terms[0].0.rows, terms[0].1.columns);
@@ -149,7 +191,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
             terms,
             onto,
             finish,
-            grid: Grid::new(rows, columns, depth, panel),
+            grid: Grid::new([rows, columns], depth, panel, threads),
             target: Target {
                 start: c.as_mut_ptr(),
                 columns,
@@ -158,6 +200,13 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
             panel,
             borrowed: PhantomData,
         }
+    }
+}
+
+impl<F> Product<'_, F> {
+    /// Whether rows are never finished in several pieces.
+    pub fn finishes_whole_rows(&self) -> bool {
+        self.terms.is_empty() || (self.grid.across() == 1 && self.target.columns <= piece::STRIP)
     }
 }
 

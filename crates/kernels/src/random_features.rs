@@ -6,12 +6,13 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::gemm::{self, Matrix};
+use crate::gemm::{self, Matrix, Product};
 use crate::linear::dot;
 use crate::micro::Onto;
 use crate::parts::{self, Parts, fits};
 use crate::simd::{self, exp};
 use crate::sweep::{Step, largest, sweep};
+use crate::threads;
 
 /// What is subtracted in the exponent, so that it cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +91,28 @@ pub fn forward(sizes: Sizes, x: &[f32], projection: &[f32], stabilizer: Stabiliz
     }
     let a = Matrix::new(x, rows, sizes.head_width);
     let b = Matrix::new(projection, sizes.features, sizes.head_width).transposed();
-    gemm::gemm(a, b, y, Onto::Replace, |_, _, _| ());
     let instructions = simd::instructions();
+    let of_head = stabilizer == Stabilizer::HeadMaximum;
+    let finish = |row: usize, _: usize, scores: &mut [f32]| {
+        // Scores that come as a whole row become features while they are in cache.
+        if !of_head && scores.len() == sizes.features {
+            let row = Rows {
+                sizes,
+                stabilizer,
+                maxima: &[],
+                first: row,
+                x: &x[row * sizes.head_width..(row + 1) * sizes.head_width],
+                y: scores,
+            };
+            simd::run(instructions, row);
+        }
+    };
+    let product = Product::new([(a, b)], y, Onto::Replace, finish);
+    let is_finished = !of_head && product.finishes_whole_rows();
+    threads::together(&[&product]);
+    if is_finished {
+        return;
+    }
     let maxima: Vec<f32> = match stabilizer {
         Stabilizer::HeadMaximum => {
             let heads = x.chunks(sizes.length * sizes.head_width);

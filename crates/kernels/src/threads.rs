@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
@@ -79,10 +80,11 @@ pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return serially(),
     };
+    let shares = 1 + team.helpers.get().map_or(0, Vec::len);
     team.run(&Job {
         task: &task,
         tasks,
-        next: AtomicUsize::new(0),
+        taken: (0..shares).map(|_| AtomicUsize::new(0)).collect(),
         panic: Mutex::new(None),
     });
 }
@@ -96,46 +98,68 @@ pub(crate) trait Work: Sync {
     fn run(&self, task: usize);
 }
 
-/// Runs the tasks of several works as one job: nobody waits between them.
+/// Runs the tasks of several works as one job: nobody waits between them. Each thread has its share of every work.
 pub(crate) fn together(works: &[&dyn Work]) {
     let tasks = works.iter().map(|work| work.tasks()).sum();
-    each(tasks, |mut task| {
-        for work in works {
-            match task.checked_sub(work.tasks()) {
-                None => return work.run(task),
-                Some(beyond) => task = beyond,
-            }
-        }
+    let shares = count();
+    let in_order: Vec<(usize, usize)> = (0..shares)
+        .flat_map(|index| {
+            works.iter().enumerate().flat_map(move |(work, it)| {
+                share(it.tasks(), index, shares).map(move |task| (work, task))
+            })
+        })
+        .collect();
+    each(tasks, |task| {
+        let (work, task) = in_order[task];
+        works[work].run(task);
     });
 }
 
-/// The tasks of one kernel.
+/// The tasks of one kernel. Each thread has a share of them that follow each other, the same part in every job, because what
+/// it wrote in the last is still in its cache; when it is done with its own it takes from the others'.
 struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),
     tasks: usize,
-    next: AtomicUsize,
+    /// How many of each share are taken.
+    taken: Vec<AtomicUsize>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Job<'_> {
-    /// Takes tasks until there are none left.
-    fn work(&self) {
+    /// The tasks of a share.
+    fn share(&self, index: usize) -> Range<usize> {
+        share(self.tasks, index, self.taken.len())
+    }
+
+    /// Takes tasks until there are none left, those of its own share first.
+    fn work(&self, own: usize) {
         alone(|| {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                loop {
-                    let index = self.next.fetch_add(1, Ordering::Relaxed);
-                    if index >= self.tasks {
-                        break;
+                for place in 0..self.taken.len() {
+                    let index = (own + place) % self.taken.len();
+                    let share = self.share(index);
+                    loop {
+                        let next = self.taken[index].fetch_add(1, Ordering::Relaxed);
+                        if next >= share.len() {
+                            break;
+                        }
+                        (self.task)(share.start + next);
                     }
-                    (self.task)(index);
                 }
             }));
             if let Err(panic) = result {
-                self.next.store(self.tasks, Ordering::Relaxed);
+                for taken in &self.taken {
+                    taken.store(self.tasks, Ordering::Relaxed);
+                }
                 *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
             }
         });
     }
+}
+
+/// The part of some tasks that belongs to one of several threads.
+fn share(tasks: usize, index: usize, shares: usize) -> Range<usize> {
+    index * tasks / shares..(index + 1) * tasks / shares
 }
 
 struct Team {
@@ -167,7 +191,7 @@ fn team() -> &'static Team {
         let helper = |number| {
             thread::Builder::new()
                 .name(format!("kernels-{number}"))
-                .spawn(|| TEAM.help())
+                .spawn(move || TEAM.help(number))
         };
         // Where the system refuses more threads, fewer do.
         (1..count())
@@ -195,7 +219,7 @@ impl Team {
         {
             helper.unpark();
         }
-        job.work();
+        job.work(0);
         self.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut turns = 0;
         while self.state.load(Ordering::Acquire) & INSIDE != 0 {
@@ -217,12 +241,12 @@ impl Team {
     }
 
     /// The life of a helper.
-    fn help(&self) {
+    fn help(&self, number: usize) {
         let mut last = 0;
         loop {
             last = self.enter_after(last);
             // SAFETY: while this thread counts as inside, the caller keeps the job.
-            unsafe { (**self.job.get()).work() };
+            unsafe { (**self.job.get()).work(number) };
             self.state.fetch_sub(ONE_INSIDE, Ordering::Release);
         }
     }

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::micro;
-use crate::threads;
 
 /// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +14,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    pub fn new(rows: usize, columns: usize, depth: usize, panel: usize) -> Self {
+    pub fn new([rows, columns]: [usize; 2], depth: usize, panel: usize, threads: usize) -> Self {
         let of = |down: usize, across: usize| {
             let piece = [
                 rows.div_ceil(down).next_multiple_of(micro::ROWS),
@@ -28,7 +27,6 @@ impl Grid {
                 across: columns.div_ceil(piece[1].max(1)),
             }
         };
-        let threads = threads::count();
         // A piece should be worth the trouble. Very large products get two per thread, so that a thread that is held up
         // does not hold up all.
         let most = (rows * columns * depth) >> 16;
@@ -55,6 +53,11 @@ impl Grid {
 
     pub fn pieces(&self) -> usize {
         self.across * self.down
+    }
+
+    /// Pieces side by side.
+    pub fn across(&self) -> usize {
+        self.across
     }
 
     pub fn rows(&self, piece: usize) -> Range<usize> {

@@ -21,7 +21,7 @@ pub(super) const DEEP: usize = 4 * KC;
 /// So many results stay in the second cache anyway, and one block of B at a time does too.
 const FEW_RESULTS: usize = 1 << 17;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
-const STRIP: usize = 256;
+pub(super) const STRIP: usize = 256;
 
 /// Where C is. Tasks write to disjoint pieces of it.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ impl Target {
     /// # Safety
     /// The element must lie inside C.
     #[inline(always)]
-    unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
+    pub unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
         // SAFETY: the caller's promise.
         unsafe { self.start.add(row * self.columns + column) }
     }

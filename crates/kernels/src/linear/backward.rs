@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use super::{Rows, Shape};
 use crate::Onto;
 use crate::elementwise;
-use crate::gemm::{Matrix, Product};
+use crate::gemm::{Halves, Matrix, NOTHING, Product};
 use crate::parts::fits;
 use crate::simd::{self, Instructions};
 use crate::threads::{self, Work};
@@ -81,7 +81,7 @@ pub fn backward<'a>(inputs: impl IntoIterator<Item = Applied<'a>>) {
                 let weight =
                     |map: &Map<'a>| Matrix::new(map.weight, map.shape.output, map.shape.input);
                 let terms = maps.iter().map(|map| (slopes(map), weight(map)));
-                works.push(Box::new(Product::new(terms, dx, onto, |_, _, _| ())));
+                works.push(Box::new(Product::new(terms, dx, onto, NOTHING)));
             }
             _ => (),
         }
@@ -89,8 +89,15 @@ pub fn backward<'a>(inputs: impl IntoIterator<Item = Applied<'a>>) {
             if let Some(dweight) = map.dweight {
                 let slopes = Matrix::new(map.dy, map.shape.rows, map.shape.output).transposed();
                 let x = Matrix::new(x, map.shape.rows, map.shape.input);
-                let product = Product::new([(slopes, x)], dweight, Onto::Replace, |_, _, _| ());
-                works.push(Box::new(product));
+                let Shape {
+                    rows,
+                    input,
+                    output,
+                } = map.shape;
+                works.push(match Halves::fit(output, rows, input) {
+                    true => Box::new(Halves::new(slopes, x, dweight)),
+                    false => Box::new(Product::new([(slopes, x)], dweight, Onto::Replace, NOTHING)),
+                });
             }
             if let Some(dbias) = map.dbias {
                 sums.push(Box::new(ColumnSums::new(map.dy, dbias)));

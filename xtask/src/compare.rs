@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -64,6 +66,9 @@ pub fn run(words: &[String]) -> Result<()> {
     cargo(&["build", "--release", "--workspace"])?;
     let folder = std::env::temp_dir().join(format!("attentive-compare-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
+    // A copy: whoever builds meanwhile does not change what is compared.
+    let program = folder.join("attentive");
+    std::fs::copy(root().join("target/release/attentive"), &program)?;
     let compared = compare(&folder, words);
     std::fs::remove_dir_all(&folder)?;
     let (table, beyond) = compared?;
@@ -83,21 +88,19 @@ pub fn run(words: &[String]) -> Result<()> {
 
 /// The table, and the names of those that ended too far away.
 fn compare(folder: &Path, words: &[String]) -> Result<(String, Vec<&'static str>)> {
-    let base = held_out_loss(folder, None)?;
-    println!("full attention: {base:.3}");
+    let asked =
+        |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let changes: Vec<&Change> = CHANGES.iter().filter(|change| asked(change.0)).collect();
+    let losses = held_out_losses(folder, &changes)?;
+    let base = losses[0];
     let mut table = format!(
         "Measured on {}. The recipe itself (full attention, learned positions, layer norms before, GELU) ends at a held-out loss of {base:.3}.\n\n\
          | change | line | held-out loss | more than the recipe | allowed |\n|---|---|--:|--:|--:|\n",
         performance::machine_and_day()
     );
     let mut beyond = Vec::new();
-    for (name, line, allowed) in CHANGES {
-        if !words.is_empty() && !words.iter().any(|word| name.contains(word.as_str())) {
-            continue;
-        }
-        let loss = held_out_loss(folder, Some(line))?;
+    for ((name, line, allowed), loss) in changes.into_iter().zip(&losses[1..]) {
         let more = loss - base;
-        println!("{name}: {loss:.3} ({more:+.3})");
         let shown = line.rsplit("model.").next().unwrap_or(line);
         let _ = writeln!(
             table,
@@ -110,10 +113,44 @@ fn compare(folder: &Path, words: &[String]) -> Result<(String, Vec<&'static str>
     Ok((table, beyond))
 }
 
+/// The held-out losses of the recipe and of its changes. As many are trained at a time as there are processors, each on one.
+fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
+    let next = AtomicUsize::new(0);
+    let losses: Vec<Mutex<Option<Result<f64>>>> =
+        (0..=changes.len()).map(|_| Mutex::new(None)).collect();
+    let work = |worker: usize| {
+        let folder = folder.join(worker.to_string());
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = losses.get(index) else { break };
+            let change = index.checked_sub(1).map(|index| changes[index]);
+            let loss = held_out_loss(&folder, change.map(|change| change.1));
+            if let Ok(loss) = &loss {
+                println!(
+                    "{}: {loss:.3}",
+                    change.map_or("full attention", |change| change.0)
+                );
+            }
+            *slot.lock().expect("nobody panics with it") = Some(loss);
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        for worker in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(move || work(worker));
+        }
+    });
+    let losses = losses.into_iter().map(Mutex::into_inner);
+    losses
+        .map(|loss| loss.ok().flatten().context("a training did not end")?)
+        .collect()
+}
+
 /// The held-out loss after training the recipe with this change.
 fn held_out_loss(folder: &Path, change: Option<&str>) -> Result<f64> {
     let run = folder.join("run");
-    let mut command = Command::new(root().join("target/release/attentive"));
+    let mut command = Command::new(folder.with_file_name("attentive"));
+    command.env("ATTENTIVE_THREADS", "1");
     command
         .arg("train")
         .arg(root().join("recipes/compare.toml"));

@@ -10,6 +10,7 @@ use pulp::{Simd, WithSimd};
 
 use self::buffers::{Buffers, Sizes, buffer_sizes};
 use self::meetings::Meeting;
+use super::reach::Reach;
 use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels};
 use super::{BiasOf, Heads, KEYS, Options, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
@@ -301,8 +302,9 @@ impl Group<'_> {
     /// A block of queries meets a tile of keys: its weights and slopes are made and added to all gradients.
     #[inline(always)]
     fn meet<S: Simd>(&self, simd: S, head: usize, meeting: &Meeting, buffers: &mut Buffers) {
-        self.score(simd, meeting, buffers);
-        let block = &meeting.block;
+        let Meeting { block, keys, .. } = meeting;
+        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys);
+        self.score(simd, meeting, buffers, &reach);
         for row in 0..block.len() {
             let line = row * KEYS..(row + 1) * KEYS;
             let (weights, slopes) = (
@@ -313,12 +315,12 @@ impl Group<'_> {
             let at = [self.batch, head, block.start + row];
             self.row(simd, at, meeting, weights, slopes, mean);
         }
-        self.spread(simd, meeting, buffers);
+        self.spread(simd, meeting, buffers, &reach);
     }
 
     /// The products of queries and keys, and of upstream gradients and values.
     #[inline(always)]
-    fn score<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers) {
+    fn score<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers, reach: &Reach) {
         let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
         let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
@@ -338,6 +340,7 @@ impl Group<'_> {
                 panels,
                 buffers.weights,
                 KEYS,
+                reach,
             );
             let panels = &buffers.value_panels[tile * value_width..];
             product_with_panels(
@@ -349,13 +352,14 @@ impl Group<'_> {
                 panels,
                 buffers.slopes,
                 KEYS,
+                reach,
             );
         }
     }
 
     /// Adds what weights and slopes send back to values, keys and queries.
     #[inline(always)]
-    fn spread<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers) {
+    fn spread<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers, reach: &Reach) {
         let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
         let (rows, count) = (block.len(), keys.len());
@@ -366,18 +370,37 @@ impl Group<'_> {
             row_stride: 1,
             column_stride: KEYS,
         };
+        let turned_reach = reach.turned(rows, count);
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns.
         unsafe {
             let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];
             let weights = turned(buffers.weights);
-            add_product(simd, count, rows, weights, upstream_rows, sums, wide);
+            add_product(
+                simd,
+                count,
+                rows,
+                weights,
+                upstream_rows,
+                sums,
+                wide,
+                &turned_reach,
+            );
             let sums = &mut buffers.key_sums[keys.start * width..keys.end * width];
             let slopes = turned(buffers.slopes);
-            add_product(simd, count, rows, slopes, query_rows, sums, width);
+            add_product(
+                simd,
+                count,
+                rows,
+                slopes,
+                query_rows,
+                sums,
+                width,
+                &turned_reach,
+            );
             let sums = &mut buffers.query_sums[block.start * width..block.end * width];
             let key_rows = &buffers.key_rows[keys.start * width..keys.end * width];
             let slopes = by_rows(buffers.slopes, KEYS);
-            add_product(simd, rows, count, slopes, key_rows, sums, width);
+            add_product(simd, rows, count, slopes, key_rows, sums, width, reach);
         }
     }
 

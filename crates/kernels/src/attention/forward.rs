@@ -7,6 +7,7 @@ use pulp::{Simd, WithSimd};
 
 use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block};
+use super::reach::Reach;
 use super::scores::{
     Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, score_packed, union,
 };
@@ -223,7 +224,9 @@ impl Head<'_> {
             // No further than the last key that is seen, in whole panels.
             let count = KEYS.min(run.end - tile).next_multiple_of(panel);
             let count = count.min(self.shape.keys - tile);
-            self.score(simd, block.clone(), tile..tile + count, packed_keys, scores);
+            let keys = tile..tile + count;
+            let reach = Reach::of_queries(self.options, self.shape, self.batch, &block, &keys);
+            self.score(simd, block.clone(), keys, packed_keys, scores, &reach);
             for row in 0..block.len() {
                 let at = [self.batch, self.head, block.start + row];
                 let range = self.options.mask.range(self.shape, self.batch, at[2]);
@@ -248,7 +251,16 @@ impl Head<'_> {
                 }
             }
             let tile = tile..tile + count;
-            self.weigh(simd, block.len(), tile, packed_values, scores, running);
+            let weights = &*scores;
+            self.weigh(
+                simd,
+                block.len(),
+                tile,
+                packed_values,
+                weights,
+                running,
+                &reach,
+            );
         }
     }
 
@@ -261,6 +273,7 @@ impl Head<'_> {
         tile: Range<usize>,
         packed_keys: &[f32],
         scores: &mut [f32],
+        reach: &Reach,
     ) {
         let width = self.shape.head_width;
         if !self.packed {
@@ -281,11 +294,13 @@ impl Head<'_> {
             tile,
             packed_keys,
             scores,
+            reach,
         );
     }
 
     /// Adds a tile of values to the sums, weighed.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
     fn weigh<S: Simd>(
         &self,
         simd: S,
@@ -294,6 +309,7 @@ impl Head<'_> {
         packed_values: &[f32],
         weights: &[f32],
         running: &mut Running,
+        reach: &Reach,
     ) {
         let (sums, padded) = (&mut *running.sums, running.padded);
         if !self.packed {
@@ -314,7 +330,7 @@ impl Head<'_> {
         };
         let values = &packed_values[tile.start * padded..];
         // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys.
-        unsafe { add_product(simd, rows, tile.len(), a, values, sums, padded) };
+        unsafe { add_product(simd, rows, tile.len(), a, values, sums, padded, reach) };
     }
 
     /// The rows of this head in keys or values.

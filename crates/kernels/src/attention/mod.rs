@@ -17,6 +17,7 @@ mod few;
 mod forward;
 pub mod naive;
 mod pattern;
+mod reach;
 mod scores;
 #[cfg(test)]
 mod tests;

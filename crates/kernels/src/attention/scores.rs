@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
+use super::reach::Reach;
 use super::{Heads, KEYS, Options, Shape, WeightDropout};
 use crate::micro::{self, Onto, View};
 use crate::pack::pack_panels_with;
@@ -67,7 +68,7 @@ pub(super) fn pack_columns<S: Simd>(
     unsafe { pack_panels_with(simd, view, width, rows, micro::columns::<S>(), out) };
 }
 
-/// `C (+)= A · B` with a panelled B: `columns` of them, the first of a panel.
+/// `C = A · B` with a panelled B: `columns` of them, the first of a panel; tiles that nobody needs are left as they are.
 ///
 /// # Safety
 /// `a` must be readable for `rows` by `depth`, `b` must hold whole panels of `depth` for `columns`, and `c` must be
@@ -83,11 +84,16 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     b: &[f32],
     c: &mut [f32],
     c_stride: usize,
+    reach: &Reach,
 ) {
     let panel = micro::columns::<S>();
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
         for row in (0..rows).step_by(micro::ROWS) {
+            let needed = reach.at(row);
+            if needed.start >= column + panel || needed.end <= column {
+                continue;
+            }
             // SAFETY: the caller's promise; the slice checks that the tile starts inside C.
             unsafe {
                 let start = a.at(row, 0);
@@ -120,6 +126,7 @@ pub(super) fn score_packed<S: Simd>(
     tile: Range<usize>,
     packed_keys: &[f32],
     scores: &mut [f32],
+    reach: &Reach,
 ) {
     let width = shape.head_width;
     let a = View {
@@ -133,14 +140,15 @@ pub(super) fn score_packed<S: Simd>(
     let (rows, columns) = (block.len(), tile.len());
     // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
     // whole panels.
-    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS) };
+    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS, reach) };
 }
 
-/// `C += A · B` with B in padded rows, as wide as C's.
+/// `C += A · B` with B in padded rows, as wide as C's; of A's rows only what is in `reach`, the rest being zeros.
 ///
 /// # Safety
 /// `a` must be readable for `rows` by `depth`.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn add_product<S: Simd>(
     simd: S,
     rows: usize,
@@ -149,21 +157,27 @@ pub(super) unsafe fn add_product<S: Simd>(
     b: &[f32],
     c: &mut [f32],
     padded: usize,
+    reach: &Reach,
 ) {
     let panel = micro::columns::<S>();
     assert!(b.len() >= depth * padded && c.len() >= rows * padded);
     for column in (0..padded).step_by(panel) {
         for row in (0..rows).step_by(micro::ROWS) {
+            let needed = reach.at(row);
+            let (first, needed) = (needed.start, needed.end.min(depth));
+            if first >= needed {
+                continue;
+            }
             // SAFETY: the caller's promise for `a`; `b` and `c` were checked above to hold whole padded rows.
             unsafe {
-                let start = a.at(row, 0);
+                let start = a.at(row, first);
                 micro::tile(
                     simd,
                     micro::ROWS.min(rows - row),
                     panel,
-                    depth,
+                    needed - first,
                     View { start, ..a },
-                    b.as_ptr().add(column),
+                    b.as_ptr().add(first * padded + column),
                     padded,
                     c.as_mut_ptr().add(row * padded + column),
                     padded,

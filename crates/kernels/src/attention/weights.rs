@@ -7,6 +7,7 @@ use pulp::{Simd, WithSimd};
 
 use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block};
+use super::reach::Reach;
 use super::scores::{Seen, copy_row, pack_columns, scale_row, score_packed, union};
 use super::{Bias, BiasOf, Heads, KEYS, Options, QUERIES, Shape};
 use crate::elementwise;
@@ -154,8 +155,9 @@ impl Piece<'_> {
         if self.is_packed {
             let (packed, scores) = (&*self.packed_keys, &mut *self.scores);
             let at = [batch, head];
+            let reach = Reach::of_queries(self.options, self.shape, batch, &block, &tile);
             score_packed(
-                simd, self.shape, self.query, at, block, tile, packed, scores,
+                simd, self.shape, self.query, at, block, tile, packed, scores, &reach,
             );
             return;
         }

@@ -92,6 +92,13 @@ def full(file: File):
     return file.out(weights @ v), weights
 
 
+def cosine(file: File):
+    q, k, v = file.projected()
+    cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT
+    weights = softmax(file.parameter("log_factor").exp()[:, None, None] * cosines, file.seen())
+    return file.out(weights @ v), weights
+
+
 def argmax(file: File):
     q, k, v = file.projected()
     scores = scaled(q, k).masked_fill(~file.seen(), MINUS_INFINITY)
@@ -258,6 +265,7 @@ def nadaraya_watson(file: File):
 RULES = [
     full,
     scored,
+    cosine,
     argmax,
     linformer,
     performer,

@@ -1,7 +1,10 @@
-"""Argmax attention and ALiBi from x-transformers.
+"""Argmax attention, cosine attention and ALiBi from x-transformers.
 
 Argmax attention gives all weight to the best key. Its gradient is straight through: values get the gradient of the
 weights of one and zero, scores the gradient that a softmax (of temperature 1) would give them. Bengio et al. 2013.
+
+Cosine attention divides queries and keys by their lengths. The library's factor is one constant; a tensor in its place gives
+each head its own, and a gradient. Henry et al. 2020.
 
 ALiBi subtracts slope * distance from the scores, after their scaling. Press et al. 2022.
 """
@@ -24,6 +27,8 @@ def cases() -> Iterator[Case]:
     yield argmax("argmax_self", "bidirectional", None)
     yield argmax("argmax_self_padded", "bidirectional", [5, 9])
     yield argmax("argmax_causal", "causal", None)
+    yield cosine("cosine_self_padded", "bidirectional", [5, 9])
+    yield cosine("cosine_causal", "causal", None)
     yield alibi("full_alibi_causal", 4, None)
     yield alibi("full_alibi_causal_six_heads", 6, [12, 7])
 
@@ -33,6 +38,15 @@ def argmax(name: str, role: str, lengths: list[int] | None) -> Case:
     settings = {"hard": True, "causal": role == "causal"}
     config = {"kind": "argmax", "heads": heads, "bias": False, "output_bias": False}
     return attention(name, f"{SOURCE} Attention(hard=True)", role, config, WIDTH, length, lengths, settings)
+
+
+def cosine(name: str, role: str, lengths: list[int] | None) -> Case:
+    heads, length = 4, 9
+    settings = {"qk_norm": True, "causal": role == "causal"}
+    config = {"kind": "cosine", "heads": heads, "bias": False, "output_bias": False}
+    case = attention(name, f"{SOURCE} Attention(qk_norm=True)", role, config, WIDTH, length, lengths, settings)
+    case.parameters["log_factor"] = torch.tensor([1.0, 3.0, 8.0, 10.0]).log()
+    return case
 
 
 def alibi(name: str, heads: int, lengths: list[int] | None) -> Case:
@@ -63,6 +77,8 @@ def attention(
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         with staying_in_float64():
             module = Attention(width, dim_head=width // heads, heads=heads, **settings).double()
+            if "log_factor" in parameters:
+                module.attend.scale = parameters["log_factor"].exp()[:, None, None]
             state = {f"{theirs}.weight": parameters[f"{ours}.weight"] for ours, theirs in NAMES.items()}
             mask = None if padding is None else real(padding, length)
             output, between = functional_call(

@@ -21,6 +21,7 @@ const FEED_FORWARD: &str = "model.blocks.0.feed_forward";
 const CHANGES: &[Change] = &[
     ("full, two key-value heads", r#"attention={kind="full",heads=4,key_value_heads=2}"#, 0.05),
     ("sliding window of 16", r#"attention={kind="sliding_window",heads=4,window=16}"#, 0.05),
+    ("cosine", r#"attention={kind="cosine",heads=4}"#, 0.05),
     ("argmax", r#"attention={kind="argmax",heads=4}"#, 0.3),
     ("dot", r#"attention={kind="scored",score={kind="dot"},heads=4}"#, 0.3),
     ("scaled dot", r#"attention={kind="scored",score={kind="scaled_dot"},heads=4}"#, 0.3),

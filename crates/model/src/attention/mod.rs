@@ -10,6 +10,7 @@
 
 mod argmax;
 mod big_bird;
+mod cosine;
 mod full;
 mod heads;
 mod linear;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig};
+pub use cosine::{Cosine, CosineConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
 pub use linear::{LinearAttentionConfig, LinearPattern};
@@ -92,6 +94,8 @@ kinds! {
     SlidingWindow(SlidingWindowConfig),
     /// A score of one's choice, with heads or of sequences as they are.
     Scored(ScoredConfig),
+    /// Queries and keys by their angle.
+    Cosine(CosineConfig),
     /// Every query takes the value of its best key.
     Argmax(ArgmaxConfig),
     /// Sums of products of positive features.

@@ -9,7 +9,9 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::full::Softmax;
-use super::{Argmax, BigBird, LinearPattern, Linformer, NadarayaWatson, Performer, Role, Scored};
+use super::{
+    Argmax, BigBird, Cosine, LinearPattern, Linformer, NadarayaWatson, Performer, Role, Scored,
+};
 use crate::{AttentionSite, Pass};
 
 /// How projected heads meet.
@@ -17,6 +19,8 @@ use crate::{AttentionSite, Pass};
 pub enum Pattern {
     /// Softmax over all keys, or over those in a window.
     Softmax(Softmax),
+    /// Softmax of cosines.
+    Cosine(Cosine),
     /// The best key alone.
     Argmax(Argmax),
     /// Softmax of a score of one's choice.
@@ -38,6 +42,7 @@ impl Pattern {
     pub fn attend(&self, heads: Projected, call: Call) -> Context {
         match self {
             Self::Softmax(pattern) => pattern.attend(heads, call),
+            Self::Cosine(pattern) => pattern.attend(heads, call),
             Self::Argmax(pattern) => pattern.attend(heads, call),
             Self::Scored(pattern) => pattern.attend(heads, call),
             Self::NadarayaWatson(pattern) => pattern.attend(heads, call),

@@ -51,6 +51,7 @@ pub const EXAMPLES: &[Example] = &[
     example("scaled dot, heads", r#"{ "kind": "scored", "score": { "kind": "scaled_dot" }, "heads": 4 }"#),
     example("bilinear, heads", r#"{ "kind": "scored", "score": { "kind": "bilinear" }, "heads": 4 }"#),
     example("additive, heads", r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 5 }, "heads": 2 }"#),
+    example("cosine", r#"{ "kind": "cosine", "heads": 4, "key_value_heads": 2 }"#),
     Example {
         gradient: Gradient::StraightThrough,
         ..example("argmax", r#"{ "kind": "argmax", "heads": 4, "key_value_heads": 2 }"#)

@@ -45,6 +45,21 @@ impl View {
     }
 }
 
+impl View {
+    /// The same without its first rows.
+    ///
+    /// # Safety
+    /// They must lie in the memory that the view was made from.
+    #[inline(always)]
+    pub unsafe fn after_rows(self, rows: usize) -> Self {
+        Self {
+            // SAFETY: the caller's promise.
+            start: unsafe { self.at(rows, 0) },
+            ..self
+        }
+    }
+}
+
 /// `C (+)= A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has whole rows of [`columns`] readable numbers, `b_stride` apart; `c` has rows `c_stride` apart.

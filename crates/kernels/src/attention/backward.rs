@@ -11,7 +11,7 @@ use pulp::{Simd, WithSimd};
 use self::buffers::{Buffers, Sizes, buffer_sizes};
 use self::meetings::Meeting;
 use super::reach::Reach;
-use super::scores::{add_product, copy_row, pack_columns, pack_rows, product_with_panels};
+use super::scores::{add_product, copy_row, pack_columns, product_with_panels, whole_rows};
 use super::{BiasOf, Heads, KEYS, Options, Shape, Strides};
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::linear::dot;
@@ -112,7 +112,8 @@ pub fn backward(
         bias_of,
     };
     let instructions = simd::instructions();
-    let sizes = buffer_sizes(shape, simd::run(instructions, PanelWidth));
+    let panel = simd::run(instructions, PanelWidth);
+    let sizes = buffer_sizes(shape, panel, [key, query, upstream.context]);
     let task = |index: usize| {
         // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
@@ -207,13 +208,14 @@ impl WithSimd for Group<'_> {
             value_width,
             buffers.value_panels,
         );
-        pack_rows::<S>(self.key, batch, shared, keys, head_width, buffers.key_rows);
+        let at = [batch, shared];
+        let key_rows = whole_rows::<S>(self.key, at, keys, head_width, buffers.copies[0]);
         buffers.key_sums.fill(0.0);
         buffers.value_sums.fill(0.0);
         let group = self.shape.heads / self.shape.key_value_heads;
         let mut head = shared * group;
         while head < (shared + 1) * group {
-            self.head(simd, head, &mut buffers);
+            self.head(simd, head, key_rows, &mut buffers);
             head += 1;
         }
         let out = &self.out;
@@ -241,9 +243,17 @@ impl WithSimd for Group<'_> {
     }
 }
 
+/// The rows of a head as whole panels.
+#[derive(Clone, Copy)]
+struct Whole {
+    key: View,
+    query: View,
+    upstream: View,
+}
+
 impl Group<'_> {
     #[inline(always)]
-    fn head<S: Simd>(&self, simd: S, head: usize, buffers: &mut Buffers) {
+    fn head<S: Simd>(&self, simd: S, head: usize, key: View, buffers: &mut Buffers) {
         let Shape {
             queries,
             head_width,
@@ -251,22 +261,14 @@ impl Group<'_> {
             ..
         } = *self.shape;
         let batch = self.batch;
-        pack_rows::<S>(
-            self.query,
-            batch,
-            head,
-            queries,
-            head_width,
-            buffers.query_rows,
-        );
-        pack_rows::<S>(
-            self.upstream.context,
-            batch,
-            head,
-            queries,
-            value_width,
-            buffers.upstream_rows,
-        );
+        let at = [batch, head];
+        let [_, query_copy, upstream_copy] = &mut buffers.copies;
+        let upstream = self.upstream.context;
+        let rows = Whole {
+            key,
+            query: whole_rows::<S>(self.query, at, queries, head_width, query_copy),
+            upstream: whole_rows::<S>(upstream, at, queries, value_width, upstream_copy),
+        };
         for (query, mean) in buffers.means.iter_mut().enumerate() {
             let context = self.attended.context.row(batch, head, query, value_width);
             let upstream = self.upstream.context.row(batch, head, query, value_width);
@@ -281,7 +283,7 @@ impl Group<'_> {
         }
         buffers.query_sums.fill(0.0);
         for meeting in self.meetings(head, micro::columns::<S>()) {
-            self.meet(simd, head, &meeting, buffers);
+            self.meet(simd, head, &meeting, rows, buffers);
         }
         let [width, _] = self.padded::<S>();
         let out = &self.out;
@@ -301,10 +303,17 @@ impl Group<'_> {
 
     /// A block of queries meets a tile of keys: its weights and slopes are made and added to all gradients.
     #[inline(always)]
-    fn meet<S: Simd>(&self, simd: S, head: usize, meeting: &Meeting, buffers: &mut Buffers) {
+    fn meet<S: Simd>(
+        &self,
+        simd: S,
+        head: usize,
+        meeting: &Meeting,
+        rows: Whole,
+        buffers: &mut Buffers,
+    ) {
         let Meeting { block, keys, .. } = meeting;
         let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys);
-        self.score(simd, meeting, buffers, &reach);
+        self.score(simd, meeting, rows, buffers, &reach);
         for row in 0..block.len() {
             let line = row * KEYS..(row + 1) * KEYS;
             let (weights, slopes) = (
@@ -315,19 +324,23 @@ impl Group<'_> {
             let at = [self.batch, head, block.start + row];
             self.row(simd, at, meeting, weights, slopes, mean);
         }
-        self.spread(simd, meeting, buffers, &reach);
+        self.spread(simd, meeting, rows, buffers, &reach);
     }
 
     /// The products of queries and keys, and of upstream gradients and values.
     #[inline(always)]
-    fn score<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers, reach: &Reach) {
+    fn score<S: Simd>(
+        &self,
+        simd: S,
+        meeting: &Meeting,
+        all: Whole,
+        buffers: &mut Buffers,
+        reach: &Reach,
+    ) {
         let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
-        let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
         let (rows, tile, count) = (block.len(), keys.start, keys.len());
-        let query_rows = &buffers.query_rows[block.start * width..block.end * width];
-        let upstream_rows = &buffers.upstream_rows[block.start * wide..block.end * wide];
-        // SAFETY: the packed rows of the block and the packed panels of the tile hold what the products read, and the tiles
+        // SAFETY: the rows of the block and the packed panels of the tile hold what the products read, and the tiles
         // of weights and slopes have room for whole panels.
         unsafe {
             let panels = &buffers.key_panels[tile * head_width..];
@@ -336,7 +349,7 @@ impl Group<'_> {
                 rows,
                 count,
                 head_width,
-                by_rows(query_rows, width),
+                all.query.after_rows(block.start),
                 panels,
                 buffers.weights,
                 KEYS,
@@ -348,7 +361,7 @@ impl Group<'_> {
                 rows,
                 count,
                 value_width,
-                by_rows(upstream_rows, wide),
+                all.upstream.after_rows(block.start),
                 panels,
                 buffers.slopes,
                 KEYS,
@@ -359,20 +372,28 @@ impl Group<'_> {
 
     /// Adds what weights and slopes send back to values, keys and queries.
     #[inline(always)]
-    fn spread<S: Simd>(&self, simd: S, meeting: &Meeting, buffers: &mut Buffers, reach: &Reach) {
+    fn spread<S: Simd>(
+        &self,
+        simd: S,
+        meeting: &Meeting,
+        all: Whole,
+        buffers: &mut Buffers,
+        reach: &Reach,
+    ) {
         let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
         let (rows, count) = (block.len(), keys.len());
-        let query_rows = &buffers.query_rows[block.start * width..block.end * width];
-        let upstream_rows = &buffers.upstream_rows[block.start * wide..block.end * wide];
         let turned = |data: &[f32]| View {
             start: data.as_ptr(),
             row_stride: 1,
             column_stride: KEYS,
         };
         let turned_reach = reach.turned(rows, count);
-        // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns.
+        // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
+        // readable as whole panels.
         unsafe {
+            let query_rows = all.query.after_rows(block.start);
+            let upstream_rows = all.upstream.after_rows(block.start);
             let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];
             let weights = turned(buffers.weights);
             add_product(
@@ -398,8 +419,12 @@ impl Group<'_> {
                 &turned_reach,
             );
             let sums = &mut buffers.query_sums[block.start * width..block.end * width];
-            let key_rows = &buffers.key_rows[keys.start * width..keys.end * width];
-            let slopes = by_rows(buffers.slopes, KEYS);
+            let key_rows = all.key.after_rows(keys.start);
+            let slopes = View {
+                start: buffers.slopes.as_ptr(),
+                row_stride: KEYS,
+                column_stride: 1,
+            };
             add_product(simd, rows, count, slopes, key_rows, sums, width, reach);
         }
     }
@@ -409,15 +434,6 @@ impl Group<'_> {
     fn padded<S: Simd>(&self) -> [usize; 2] {
         let widths = [self.shape.head_width, self.shape.value_width];
         widths.map(|it| it.next_multiple_of(micro::columns::<S>()))
-    }
-}
-
-#[inline(always)]
-fn by_rows(data: &[f32], row_stride: usize) -> View {
-    View {
-        start: data.as_ptr(),
-        row_stride,
-        column_stride: 1,
     }
 }
 

@@ -9,7 +9,8 @@ use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block};
 use super::reach::Reach;
 use super::scores::{
-    Seen, add_product, dropout_factors, pack_columns, pack_rows, prepare_row, score_packed, union,
+    Seen, add_product, dropout_factors, in_place, pack_columns, prepare_row, score_packed, union,
+    whole_rows,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
@@ -65,9 +66,10 @@ pub fn forward(
     let panel = simd::run(instructions, PanelWidth);
     let padded_value = shape.value_width.next_multiple_of(panel);
     let packed = shape.queries > few::FEW;
+    let copied = packed && !in_place(value, shape.keys, shape.value_width, panel);
     let sizes = [
         usize::from(packed) * shape.keys.next_multiple_of(panel) * shape.head_width,
-        usize::from(packed) * shape.keys * padded_value,
+        usize::from(copied) * shape.keys * padded_value,
         QUERIES * KEYS,
         QUERIES * padded_value,
     ];
@@ -146,8 +148,13 @@ impl WithSimd for Head<'_> {
         let (packed_keys, rest) = std::mem::take(&mut self.scratch).split_at_mut(self.sizes[0]);
         let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
         let (scores, sums) = rest.split_at_mut(self.sizes[2]);
+        let shared = self.shape.key_value_head(self.head);
+        let mut values = View {
+            start: packed_values.as_ptr(),
+            row_stride: 0,
+            column_stride: 1,
+        };
         if self.packed {
-            let shared = self.shape.key_value_head(self.head);
             pack_columns(
                 simd,
                 self.key,
@@ -157,21 +164,15 @@ impl WithSimd for Head<'_> {
                 head_width,
                 packed_keys,
             );
-            pack_rows::<S>(
-                self.value,
-                self.batch,
-                shared,
-                keys,
-                value_width,
-                packed_values,
-            );
+            let at = [self.batch, shared];
+            values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
         let mut first = self.queries.start;
         while first < self.queries.end {
             let end = end_of_block(self.options.mask.blocks, first).min(first + QUERIES);
             let block = first..self.queries.end.min(end);
             first = block.end;
-            self.block(simd, block, [packed_keys, packed_values], scores, sums);
+            self.block(simd, block, (packed_keys, values), scores, sums);
         }
     }
 }
@@ -182,7 +183,7 @@ impl Head<'_> {
         &self,
         simd: S,
         block: Range<usize>,
-        packed: [&[f32]; 2],
+        packed: (&[f32], View),
         scores: &mut [f32],
         sums: &mut [f32],
     ) {
@@ -214,7 +215,7 @@ impl Head<'_> {
         simd: S,
         block: Range<usize>,
         run: Range<usize>,
-        [packed_keys, packed_values]: [&[f32]; 2],
+        (packed_keys, values): (&[f32], View),
         scores: &mut [f32],
         running: &mut Running,
     ) {
@@ -252,15 +253,7 @@ impl Head<'_> {
             }
             let tile = tile..tile + count;
             let weights = &*scores;
-            self.weigh(
-                simd,
-                block.len(),
-                tile,
-                packed_values,
-                weights,
-                running,
-                &reach,
-            );
+            self.weigh(simd, block.len(), tile, values, weights, running, &reach);
         }
     }
 
@@ -306,7 +299,7 @@ impl Head<'_> {
         simd: S,
         rows: usize,
         tile: Range<usize>,
-        packed_values: &[f32],
+        values: View,
         weights: &[f32],
         running: &mut Running,
         reach: &Reach,
@@ -328,9 +321,12 @@ impl Head<'_> {
             row_stride: KEYS,
             column_stride: 1,
         };
-        let values = &packed_values[tile.start * padded..];
-        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys.
-        unsafe { add_product(simd, rows, tile.len(), a, values, sums, padded, reach) };
+        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys, whose values are readable as whole
+        // panels.
+        unsafe {
+            let values = values.after_rows(tile.start);
+            add_product(simd, rows, tile.len(), a, values, sums, padded, reach)
+        };
     }
 
     /// The rows of this head in keys or values.

@@ -6,27 +6,48 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::reach::Reach;
-use super::{Heads, KEYS, Options, Shape, WeightDropout};
+use super::{Heads, KEYS, Options, QUERIES, Shape, WeightDropout};
 use crate::micro::{self, Onto, View};
 use crate::pack::pack_panels_with;
 
-/// Rows of a head copied without gaps, each padded with zeros to whole panels.
+/// Whether a product reads rows of a head where they stand: they are whole panels, and so close or so few that copies of them
+/// would not be read often enough.
+pub(super) fn in_place(heads: Heads, rows: usize, width: usize, panel: usize) -> bool {
+    width.is_multiple_of(panel) && (heads.strides.row == width || rows <= 2 * QUERIES)
+}
+
+/// Rows of a head as whole panels: where they stand, or else copied to `out` without gaps and padded with zeros. They are
+/// readable as long as both are.
 #[inline(always)]
-pub(super) fn pack_rows<S: Simd>(
+pub(super) fn whole_rows<S: Simd>(
     heads: Heads,
-    batch: usize,
-    head: usize,
+    [batch, head]: [usize; 2],
     rows: usize,
     width: usize,
     out: &mut [f32],
-) {
-    let padded = width.next_multiple_of(micro::columns::<S>());
+) -> View {
+    let panel = micro::columns::<S>();
+    if rows > 0 && in_place(heads, rows, width, panel) {
+        // This checks that the last row lies in the slice.
+        heads.row(batch, head, rows - 1, width);
+        return View {
+            start: heads.row(batch, head, 0, width).as_ptr(),
+            row_stride: heads.strides.row,
+            column_stride: 1,
+        };
+    }
+    let padded = width.next_multiple_of(panel);
     for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
         let row = heads.row(batch, head, row, width);
         copy_row::<S>(row, &mut out[..width]);
         if width < padded {
             out[width..].fill(0.0);
         }
+    }
+    View {
+        start: out.as_ptr(),
+        row_stride: padded,
+        column_stride: 1,
     }
 }
 
@@ -143,10 +164,10 @@ pub(super) fn score_packed<S: Simd>(
     unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS, reach) };
 }
 
-/// `C += A · B` with B in padded rows, as wide as C's; of A's rows only what is in `reach`, the rest being zeros.
+/// `C += A · B` with rows of C padded to whole panels; of A's rows only what is in `reach`, the rest being zeros.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth`.
+/// `a` must be readable for `rows` by `depth`, and `b`, whose columns are neighbours, for `depth` by `padded`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn add_product<S: Simd>(
@@ -154,13 +175,13 @@ pub(super) unsafe fn add_product<S: Simd>(
     rows: usize,
     depth: usize,
     a: View,
-    b: &[f32],
+    b: View,
     c: &mut [f32],
     padded: usize,
     reach: &Reach,
 ) {
     let panel = micro::columns::<S>();
-    assert!(b.len() >= depth * padded && c.len() >= rows * padded);
+    assert!(c.len() >= rows * padded);
     for column in (0..padded).step_by(panel) {
         for row in (0..rows).step_by(micro::ROWS) {
             let needed = reach.at(row);
@@ -168,7 +189,7 @@ pub(super) unsafe fn add_product<S: Simd>(
             if first >= needed {
                 continue;
             }
-            // SAFETY: the caller's promise for `a`; `b` and `c` were checked above to hold whole padded rows.
+            // SAFETY: the caller's promise for `a` and `b`; `c` was checked above to hold whole padded rows.
             unsafe {
                 let start = a.at(row, first);
                 micro::tile(
@@ -177,8 +198,8 @@ pub(super) unsafe fn add_product<S: Simd>(
                     panel,
                     needed - first,
                     View { start, ..a },
-                    b.as_ptr().add(first * padded + column),
-                    padded,
+                    b.at(first, column),
+                    b.row_stride,
                     c.as_mut_ptr().add(row * padded + column),
                     padded,
                     Onto::Add,

@@ -1,6 +1,7 @@
 //! The buffers of a task of the backward pass.
 
-use super::super::{KEYS, QUERIES, Shape};
+use super::super::scores::in_place;
+use super::super::{Heads, KEYS, QUERIES, Shape};
 
 /// How large each buffer is, in the order of [`Buffers`].
 pub(super) type Sizes = [usize; 11];
@@ -10,11 +11,8 @@ pub(super) struct Buffers<'s> {
     /// Keys and values as panels of columns.
     pub key_panels: &'s mut [f32],
     pub value_panels: &'s mut [f32],
-    /// Keys as padded rows.
-    pub key_rows: &'s mut [f32],
-    /// Queries and upstream gradients as padded rows.
-    pub query_rows: &'s mut [f32],
-    pub upstream_rows: &'s mut [f32],
+    /// Copies of keys, queries and upstream gradients, where they are not read in place.
+    pub copies: [&'s mut [f32]; 3],
     /// Sums, as padded rows.
     pub query_sums: &'s mut [f32],
     pub key_sums: &'s mut [f32],
@@ -51,9 +49,7 @@ impl<'s> Buffers<'s> {
         Self {
             key_panels,
             value_panels,
-            key_rows,
-            query_rows,
-            upstream_rows,
+            copies: [key_rows, query_rows, upstream_rows],
             query_sums,
             key_sums,
             value_sums,
@@ -64,17 +60,25 @@ impl<'s> Buffers<'s> {
     }
 }
 
-/// The sizes of the buffers, for panels of so many columns.
-pub(super) fn buffer_sizes(shape: &Shape, panel: usize) -> Sizes {
+/// The sizes of the buffers, for panels of so many columns, and for these keys, queries and upstream gradients.
+pub(super) fn buffer_sizes(
+    shape: &Shape,
+    panel: usize,
+    [key, query, upstream]: [Heads; 3],
+) -> Sizes {
+    let copied = |heads, rows, width: usize| match in_place(heads, rows, width, panel) {
+        true => 0,
+        false => rows * width.next_multiple_of(panel),
+    };
     let padded_keys = shape.keys.next_multiple_of(panel);
     let width = shape.head_width.next_multiple_of(panel);
     let wide = shape.value_width.next_multiple_of(panel);
     [
         padded_keys * shape.head_width,
         padded_keys * shape.value_width,
-        shape.keys * width,
-        shape.queries * width,
-        shape.queries * wide,
+        copied(key, shape.keys, shape.head_width),
+        copied(query, shape.queries, shape.head_width),
+        copied(upstream, shape.queries, shape.value_width),
         shape.queries * width,
         shape.keys * width,
         shape.keys * wide,

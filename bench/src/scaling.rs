@@ -1,4 +1,5 @@
-//! Time and memory of every attention against the length, and of a convolution and a recurrent layer beside them.
+//! Time and memory of attentions against the length, and of a convolution and a recurrent layer beside them. Kinds that differ
+//! from a measured one by less than its noise (grouped heads, cosines) are left out.
 //!
 //! Attentions of heads are measured between their projections, which all have alike; the others as whole layers.
 

@@ -126,6 +126,10 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
             let Some(slot) = losses.get(index) else { break };
             let change = index.checked_sub(1).map(|index| changes[index]);
             let loss = held_out_loss(&folder, change.map(|change| change.1));
+            if loss.is_err() {
+                // No use in training on: the comparison has failed.
+                next.store(losses.len(), Ordering::Relaxed);
+            }
             if let Ok(loss) = &loss {
                 println!(
                     "{}: {loss:.3}",
@@ -141,10 +145,16 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
             scope.spawn(move || work(worker));
         }
     });
-    let losses = losses.into_iter().map(Mutex::into_inner);
-    losses
-        .map(|loss| loss.ok().flatten().context("a training did not end")?)
-        .collect()
+    let losses = losses.into_iter().map(|it| it.into_inner().ok().flatten());
+    let (mut ended, mut all) = (Vec::new(), true);
+    for loss in losses {
+        all &= loss.is_some();
+        ended.extend(loss.transpose()?);
+    }
+    if !all {
+        bail!("a training did not end");
+    }
+    Ok(ended)
 }
 
 /// The held-out loss after training the recipe with this change.

@@ -119,10 +119,10 @@ pub fn gemm(
 }
 
 /// What is done to a finished piece of a row where nothing is to be done.
-pub(crate) type Finish = fn(usize, usize, &mut [f32]);
+pub(crate) type Nothing = fn(usize, usize, &mut [f32]);
 
-/// See [`Finish`].
-pub(crate) const NOTHING: Finish = |_, _, _| ();
+/// See [`Nothing`].
+pub(crate) const NOTHING: Nothing = |_, _, _| ();
 
 /// `C (+)= A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
@@ -218,7 +218,7 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
         }
     }
 
-    fn run(&self, task: usize) {
+    unsafe fn run(&self, task: usize) {
         for (index, (a, b)) in self.terms.iter().enumerate() {
             let piece = Piece {
                 instructions: self.instructions,

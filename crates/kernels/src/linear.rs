@@ -46,7 +46,7 @@ pub struct Forward<'a> {
     pub y: &'a mut [f32],
 }
 
-/// Applies maps to one input, all in one job.
+/// Applies maps to one input: beyond a few rows, all in one job.
 ///
 /// # Panics
 /// When a slice does not fit its shape.

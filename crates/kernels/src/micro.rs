@@ -43,9 +43,7 @@ impl View {
                 .add(row * self.row_stride + column * self.column_stride)
         }
     }
-}
 
-impl View {
     /// The same without its first rows.
     ///
     /// # Safety

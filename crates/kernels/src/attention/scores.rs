@@ -37,6 +37,11 @@ pub(super) fn whole_rows<S: Simd>(
         };
     }
     let padded = width.next_multiple_of(panel);
+    assert!(
+        out.len() >= rows * padded,
+        "attention: {} numbers have no room for {rows} rows of {padded}",
+        out.len()
+    );
     for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
         let row = heads.row(batch, head, row, width);
         copy_row::<S>(row, &mut out[..width]);

@@ -68,3 +68,48 @@ fn deep_products_walk_the_depth_for_some_rows_at_a_time() {
     check(MC + 7, KC + 5, 33, true, true, Onto::Add);
     check(97, DEEP + 1, 33, true, false, Onto::Add);
 }
+
+#[test]
+fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
+    // Some odd depths lie where one half alone would be cut otherwise than the other.
+    for (rows, depth, columns) in [
+        (32, 256, 32),
+        (32, 383, 32),
+        (40, 263, 25),
+        (7, 300, 5),
+        (1, 1031, 1),
+        (131, 512, 70),
+    ] {
+        assert!(Halves::fit(rows, depth, columns));
+        let (a, b) = (numbers(depth * rows, 1), numbers(depth * columns, 2));
+        let a = Matrix::new(&a, depth, rows).transposed();
+        let b = Matrix::new(&b, depth, columns);
+        let mut expected = vec![0.0; rows * columns];
+        gemm_naive(a, b, &mut expected, Onto::Replace);
+        let mut first: Option<Vec<f32>> = None;
+        for threads in 1..9 {
+            for instructions in [Instructions::Native, Instructions::Scalar] {
+                // What an earlier product left in the buffer must not show.
+                let mut c = vec![f32::NAN; rows * columns];
+                with_instructions(instructions, || {
+                    let mut halves = Halves::with_threads(a, b, &mut c, threads);
+                    halves.spoil();
+                    threads::together(&[&halves]);
+                });
+                for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
+                    assert!(
+                        (ours - theirs).abs() < 1e-5 * (depth as f32).sqrt(),
+                        "{rows}×{depth}×{columns}, {threads} threads, at {i}: {ours} for {theirs}"
+                    );
+                }
+                if instructions == Instructions::Native {
+                    assert_eq!(
+                        first.get_or_insert_with(|| c.clone()),
+                        &c,
+                        "{threads} threads"
+                    );
+                }
+            }
+        }
+    }
+}

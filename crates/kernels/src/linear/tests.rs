@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn equals_its_twin(
-        rows in prop_oneof![0usize..9, Just(13), Just(97)],
+        rows in prop_oneof![0usize..9, Just(13), Just(97), Just(257)],
         input in prop_oneof![0usize..40, Just(127), Just(300)],
         output in prop_oneof![0usize..40, Just(129), Just(1000)],
         bias: bool,

@@ -69,6 +69,19 @@ impl HeadsConfig {
         size(&format!("{path}.heads"), heads.saturating_mul(head_width))
     }
 
+    /// The same where a kind has no setting for the width of a head.
+    pub(super) fn validate_plain(&self, path: &str, width: usize) -> Result<(), ConfigError> {
+        let heads = self.heads;
+        size(&format!("{path}.heads"), heads)?;
+        if !width.is_multiple_of(heads) {
+            return refuse(
+                &format!("{path}.heads"),
+                format!("{heads} does not divide the width {width}; use a divisor"),
+            );
+        }
+        self.validate(path, width)
+    }
+
     /// Refuses key-value heads that several query heads share; to be called on settings that are otherwise valid.
     pub(super) fn refuse_groups(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
         let (heads, shared) = (self.heads, self.key_value_heads());

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{Call, Context, Projected};
 use super::{
     Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
-    Place, Role, Unprojected,
+    Place, Role, Unprojected, place::rotated,
 };
 use crate::checks::{probability, refuse};
 use crate::{ConfigError, Initializer, Operations};
@@ -112,7 +112,7 @@ impl CommonSettings for NadarayaWatsonConfig {
 
 impl AttentionSettings for NadarayaWatsonConfig {
     fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "nadaraya_watson", &[])?;
+        place.take_positions(path, "nadaraya_watson", rotated(self.heads))?;
         probability(&format!("{path}.dropout"), self.dropout)?;
         // Squares of numbers outside, and their inverses, are no f32.
         if !(1e-18..=1e18).contains(&self.width) {
@@ -136,7 +136,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
         }
         let widths = place.widths;
         if let Some(heads) = self.shared() {
-            return heads.validate(path, widths.queries);
+            return heads.validate_plain(path, widths.queries);
         }
         if widths.queries != widths.keys {
             return refuse(

@@ -1,4 +1,5 @@
-//! The second seam: projected heads in, their context out. Who meets whom is a pattern's business, projections are not.
+//! The second seam: heads in, projected or raw, and their context out. Who meets whom is a pattern's business, projections are
+//! not.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{AttentionSite, Pass};
 
-/// How projected heads meet.
+/// How heads meet.
 #[derive(Module, Debug)]
 pub enum Pattern {
     /// Softmax over all keys, or over those in a window.
@@ -62,7 +63,7 @@ impl Pattern {
     }
 }
 
-/// Heads after their projections.
+/// Heads after their projections, or sequences as they are as one head.
 #[derive(Clone, Debug)]
 pub struct Projected {
     /// `[batch, heads, queries, head_width]`

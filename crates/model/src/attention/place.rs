@@ -67,6 +67,14 @@ pub enum RelativePositions {
     Bias,
 }
 
+/// The positions that a kind can take which works on raw sequences or on heads, and leaves scores as they are.
+pub(super) fn rotated(heads: Option<usize>) -> &'static [RelativePositions] {
+    match heads {
+        Some(_) => &[RelativePositions::Rotary],
+        None => &[],
+    }
+}
+
 /// What building an attention takes besides its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {

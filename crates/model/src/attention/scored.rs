@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{Call, Context, Projected};
 use super::{
     Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
-    Place, Unprojected,
+    Place, Unprojected, place::rotated,
 };
 use crate::checks::{probability, refuse, size};
 use crate::{ConfigError, Initializer, Linear, Operations};
@@ -73,14 +73,14 @@ impl CommonSettings for ScoredConfig {
 
 impl AttentionSettings for ScoredConfig {
     fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "scored", &[])?;
+        place.take_positions(path, "scored", rotated(self.heads))?;
         probability(&format!("{path}.dropout"), self.dropout)?;
         if let ScoreConfig::Additive { hidden_width } = self.score {
             size(&format!("{path}.score.hidden_width"), hidden_width)?;
         }
         let widths = place.widths;
         if let Some(heads) = self.shared() {
-            return heads.validate(path, widths.queries);
+            return heads.validate_plain(path, widths.queries);
         }
         place.give_values(path, "scored")?;
         match self.score {

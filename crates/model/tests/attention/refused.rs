@@ -41,6 +41,11 @@ fn values_that_cannot_be_are_refused_in_a_sentence() {
         heads("performer", r#""features": 9, "redraw_every": 0"#),
         heads("performer", r#""features": 9, "epsilon": 1e-4"#),
         heads("transformer_xl", r#""memory": 0"#),
+        heads("cosine", r#""factor": 0"#),
+        heads("cosine", r#""factor": 1e9"#),
+        r#"{ "kind": "scored", "score": { "kind": "dot" }, "heads": 3 }"#.to_owned(),
+        r#"{ "kind": "scored", "score": { "kind": "dot" }, "heads": 0 }"#.to_owned(),
+        r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "heads": 3 }"#.to_owned(),
     ];
     let bidirectional = [
         linformer(25),
@@ -74,6 +79,8 @@ fn positions_that_would_have_no_effect_are_refused_in_a_sentence() {
         r#"{ "kind": "transformer_xl", "heads": 4, "memory": 4 }"#,
         r#"{ "kind": "scored", "score": { "kind": "dot" } }"#,
         r#"{ "kind": "nadaraya_watson", "kernel": "gaussian" }"#,
+        r#"{ "kind": "scored", "score": { "kind": "dot" }, "heads": 4 }"#,
+        r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "heads": 4 }"#,
     ];
     let mut told = Vec::new();
     for positions in [RelativePositions::Bias, RelativePositions::Rotary] {

@@ -1,7 +1,11 @@
-//! `cargo xtask compare`: one small recipe, trained once per change of one line, and how far each change ends from it.
+//! `cargo xtask compare`: one small recipe, trained once per change of one line, and how far each change ends from it. Trainings
+//! that ended are not done again by a later run of the same program.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +18,7 @@ use crate::{cargo, performance, root};
 /// The name of a change, its line (`key = value`), and how much more held-out loss than the recipe's own we allow it.
 type Change = (&'static str, &'static str, f64);
 
+const RECIPE: &str = "recipes/compare.toml";
 const ATTENTION: &str = "model.blocks.0.attention";
 const FEED_FORWARD: &str = "model.blocks.0.feed_forward";
 
@@ -26,7 +31,7 @@ const CHANGES: &[Change] = &[
     ("dot", r#"attention={kind="scored",score={kind="dot"},heads=4}"#, 0.3),
     ("scaled dot", r#"attention={kind="scored",score={kind="scaled_dot"},heads=4}"#, 0.3),
     ("bilinear", r#"attention={kind="scored",score={kind="bilinear"},heads=4}"#, 0.3),
-    ("additive", r#"attention={kind="scored",score={kind="additive",hidden_width=32},heads=4}"#, 0.3),
+    ("additive", r#"attention={kind="scored",score={kind="additive",hidden_width=8},heads=4}"#, 0.3),
     ("gaussian kernel", r#"attention={kind="nadaraya_watson",kernel="gaussian",width=4.0,learn_width="learned",heads=4}"#, 0.6),
     ("transformer-xl", r#"attention={kind="transformer_xl",heads=4,memory=64}"#, 0.05),
     ("linear", r#"attention={kind="linear",heads=4,map="elu_plus_one"}"#, 0.15),
@@ -116,6 +121,7 @@ fn compare(folder: &Path, words: &[String]) -> Result<(String, Vec<&'static str>
 
 /// The held-out losses of the recipe and of its changes. As many are trained at a time as there are processors, each on one.
 fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
+    let kept = Kept::open(&folder.join("attentive"))?;
     let next = AtomicUsize::new(0);
     let losses: Vec<Mutex<Option<Result<f64>>>> =
         (0..=changes.len()).map(|_| Mutex::new(None)).collect();
@@ -125,7 +131,11 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = losses.get(index) else { break };
             let change = index.checked_sub(1).map(|index| changes[index]);
-            let loss = held_out_loss(&folder, change.map(|change| change.1));
+            let line = change.map(|change| change.1);
+            let loss = match kept.loss(line) {
+                Some(loss) => Ok(loss),
+                None => held_out_loss(&folder, line).and_then(|loss| kept.keep(line, loss)),
+            };
             if loss.is_err() {
                 // No use in training on: the comparison has failed.
                 next.store(losses.len(), Ordering::Relaxed);
@@ -157,14 +167,52 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
     Ok(ended)
 }
 
+/// The losses of trainings that ended, by what was trained: an interrupted comparison goes on where it was.
+struct Kept {
+    file: PathBuf,
+    /// Of the program and the recipe.
+    trained: u64,
+}
+
+impl Kept {
+    fn open(program: &Path) -> Result<Self> {
+        let mut hasher = DefaultHasher::new();
+        std::fs::read(program)?.hash(&mut hasher);
+        std::fs::read(root().join(RECIPE))?.hash(&mut hasher);
+        Ok(Self {
+            file: root().join("target/compared.txt"),
+            trained: hasher.finish(),
+        })
+    }
+
+    /// What a line of the file begins with.
+    fn key(&self, line: Option<&str>) -> String {
+        format!("{:016x} {}", self.trained, line.unwrap_or("as it is"))
+    }
+
+    fn loss(&self, line: Option<&str>) -> Option<f64> {
+        let key = self.key(line);
+        let kept = std::fs::read_to_string(&self.file).ok()?;
+        let mut losses = kept.lines().filter_map(|kept| kept.split_once('\t'));
+        losses.find(|kept| kept.0 == key)?.1.parse().ok()
+    }
+
+    fn keep(&self, line: Option<&str>, loss: f64) -> Result<f64> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.file)?;
+        file.write_all(format!("{}\t{loss}\n", self.key(line)).as_bytes())?;
+        Ok(loss)
+    }
+}
+
 /// The held-out loss after training the recipe with this change.
 fn held_out_loss(folder: &Path, change: Option<&str>) -> Result<f64> {
     let run = folder.join("run");
     let mut command = Command::new(folder.with_file_name("attentive"));
     command.env("ATTENTIVE_THREADS", "1");
-    command
-        .arg("train")
-        .arg(root().join("recipes/compare.toml"));
+    command.arg("train").arg(root().join(RECIPE));
     command
         .arg("--out")
         .arg(&run)
@@ -191,4 +239,32 @@ fn held_out_loss(folder: &Path, change: Option<&str>) -> Result<f64> {
         line["held_out_loss"].as_f64()
     });
     losses.next().context("the run has no held-out loss")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_kept_for_the_program_and_line_that_gave_them() {
+        let file = std::env::temp_dir().join(format!("compared-{}.txt", std::process::id()));
+        let kept = Kept {
+            file: file.clone(),
+            trained: 7,
+        };
+        assert_eq!(kept.loss(None), None);
+        kept.keep(None, 0.25).unwrap();
+        kept.keep(Some("a=b"), 0.5).unwrap();
+        assert_eq!(
+            [kept.loss(None), kept.loss(Some("a=b"))],
+            [Some(0.25), Some(0.5)]
+        );
+        assert_eq!(kept.loss(Some("a=c")), None);
+        let other = Kept {
+            file: file.clone(),
+            trained: 8,
+        };
+        assert_eq!(other.loss(None), None);
+        std::fs::remove_file(file).unwrap();
+    }
 }

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
 use super::{
-    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
-    Place, Role, Unprojected, place::rotated,
+    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, Pattern, Place, Role,
+    place::rotated, unprojected::maybe_projected,
 };
 use crate::checks::{probability, refuse};
 use crate::{ConfigError, Initializer, Operations};
@@ -92,21 +92,14 @@ pub enum OwnPosition {
     LeftOut,
 }
 
-impl NadarayaWatsonConfig {
-    /// The heads, where there are maps around them.
-    fn shared(&self) -> Option<HeadsConfig> {
-        let heads = self.heads?;
-        Some(HeadsConfig::plain(heads, self.dropout))
-    }
-}
-
 impl CommonSettings for NadarayaWatsonConfig {
     fn dropout_mut(&mut self) -> Option<&mut f64> {
         Some(&mut self.dropout)
     }
 
     fn heads(&self) -> Option<HeadsConfig> {
-        self.shared()
+        let heads = self.heads?;
+        Some(HeadsConfig::plain(heads, self.dropout))
     }
 }
 
@@ -135,7 +128,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
             );
         }
         let widths = place.widths;
-        if let Some(heads) = self.shared() {
+        if let Some(heads) = self.heads() {
             return heads.validate_plain(path, widths.queries);
         }
         if widths.queries != widths.keys {
@@ -158,10 +151,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
             kernel: self.kernel,
             own: self.own,
         });
-        match self.shared() {
-            Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, place, initial)),
-            None => Attention::Unprojected(Unprojected::new(pattern, self.dropout, place.role)),
-        }
+        maybe_projected(pattern, self.heads(), self.dropout, place, initial)
     }
 
     fn operations(&self, width: usize, length: usize) -> Operations {
@@ -169,7 +159,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
         let met = (length as u64).div_ceil(2);
         Operations {
             weights: self
-                .shared()
+                .heads()
                 .map_or(0, |heads| heads.operations(width, 0).weights),
             attention: (5 * width as u64).saturating_mul(met),
         }
@@ -194,7 +184,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
             "kernel regression, {kernel} kernel of {learned} {}",
             self.width
         );
-        match self.shared() {
+        match self.heads() {
             Some(heads) => heads.describe(&regression, width),
             None => regression,
         }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{Call, Context, Projected};
 use super::{
-    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, MultiHead, Pattern,
-    Place, Unprojected, place::rotated,
+    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, Pattern, Place,
+    place::rotated, unprojected::maybe_projected,
 };
 use crate::checks::{probability, refuse, size};
 use crate::{ConfigError, Initializer, Linear, Operations};
@@ -49,15 +49,9 @@ pub enum ScoreConfig {
 }
 
 impl ScoredConfig {
-    /// The heads, where there are maps around them.
-    fn shared(&self) -> Option<HeadsConfig> {
-        let heads = self.heads?;
-        Some(HeadsConfig::plain(heads, self.dropout))
-    }
-
     /// Width of the keys that are compared, in a model of this width.
     fn key_width(&self, width: usize) -> usize {
-        self.shared().map_or(width, |heads| heads.head_width(width))
+        self.heads().map_or(width, |heads| heads.head_width(width))
     }
 }
 
@@ -67,7 +61,8 @@ impl CommonSettings for ScoredConfig {
     }
 
     fn heads(&self) -> Option<HeadsConfig> {
-        self.shared()
+        let heads = self.heads?;
+        Some(HeadsConfig::plain(heads, self.dropout))
     }
 }
 
@@ -79,7 +74,7 @@ impl AttentionSettings for ScoredConfig {
             size(&format!("{path}.score.hidden_width"), hidden_width)?;
         }
         let widths = place.widths;
-        if let Some(heads) = self.shared() {
+        if let Some(heads) = self.heads() {
             return heads.validate_plain(path, widths.queries);
         }
         place.give_values(path, "scored")?;
@@ -98,17 +93,14 @@ impl AttentionSettings for ScoredConfig {
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let heads = self.shared();
+        let heads = self.heads();
         let [queries, keys] = match &heads {
             Some(heads) => [heads.head_width(place.widths.queries); 2],
             None => [place.widths.queries, place.widths.keys],
         };
         let score = Score::new(&self.score, [queries, keys], place.deviation, initial);
         let pattern = Pattern::Scored(Scored { score });
-        match &heads {
-            Some(heads) => Attention::MultiHead(MultiHead::new(heads, pattern, place, initial)),
-            None => Attention::Unprojected(Unprojected::new(pattern, self.dropout, place.role)),
-        }
+        maybe_projected(pattern, heads, self.dropout, place, initial)
     }
 
     fn operations(&self, width: usize, length: usize) -> Operations {
@@ -123,7 +115,7 @@ impl AttentionSettings for ScoredConfig {
             }
         };
         let maps = self
-            .shared()
+            .heads()
             .map_or(0, |heads| heads.operations(width, 0).weights);
         Operations {
             weights: maps + count * weights,
@@ -149,7 +141,7 @@ impl AttentionSettings for ScoredConfig {
                 format!("additive attention of hidden width {hidden_width}")
             }
         };
-        match self.shared() {
+        match self.heads() {
             Some(heads) => heads.describe(&score, width),
             None => score,
         }

@@ -3,8 +3,24 @@
 use burn::module::Module;
 
 use super::pattern::{Call, Projected};
-use super::{AttentionInput, AttentionOutput, Pattern, Role};
-use crate::{AttentionSite, Pass};
+use super::{
+    Attention, AttentionInput, AttentionOutput, HeadsConfig, MultiHead, Pattern, Place, Role,
+};
+use crate::{AttentionSite, Initializer, Pass};
+
+/// A layer with maps around the pattern where heads are said, and without any otherwise.
+pub(super) fn maybe_projected(
+    pattern: Pattern,
+    heads: Option<HeadsConfig>,
+    dropout: f64,
+    place: &Place,
+    initial: &mut Initializer,
+) -> Attention {
+    match heads {
+        Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, place, initial)),
+        None => Attention::Unprojected(Unprojected::new(pattern, dropout, place.role)),
+    }
+}
 
 /// A pattern on raw queries, keys and values.
 #[derive(Module, Debug)]

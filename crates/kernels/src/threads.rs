@@ -69,8 +69,19 @@ pub(crate) fn alone<T>(work: impl FnOnce() -> T) -> T {
 /// # Panics
 /// When a task panics, with what it panicked with.
 pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
-    let serially = || (0..tasks).for_each(&task);
-    if tasks < 2 || count() < 2 || BUSY.get() {
+    let threads = count().min(tasks);
+    let shares = (0..threads).map(|index| share(tasks, index, threads));
+    in_shares(shares, &task);
+}
+
+/// Runs tasks that are shared out among the threads: one range each, none twice.
+fn in_shares(
+    shares: impl ExactSizeIterator<Item = Range<usize>> + Clone,
+    task: &(dyn Fn(usize) + Sync),
+) {
+    let serially = || shares.clone().flatten().for_each(task);
+    let filled = shares.clone().filter(|share| !share.is_empty()).count();
+    if filled < 2 || BUSY.get() {
         return serially();
     }
     let team = team();
@@ -80,11 +91,13 @@ pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return serially(),
     };
-    let shares = (1 + team.helpers.get().map_or(0, Vec::len)).min(tasks);
-    team.run(&Job {
-        task: &task,
+    let untaken = |tasks| Share {
         tasks,
-        taken: (0..shares).map(|_| AtomicUsize::new(0)).collect(),
+        taken: AtomicUsize::new(0),
+    };
+    team.run(&Job {
+        task,
+        shares: shares.clone().map(untaken).collect(),
         panic: Mutex::new(None),
     });
 }
@@ -103,57 +116,76 @@ pub(crate) trait Work: Sync {
 
 /// Runs the tasks of several works as one job: nobody waits between them. Each thread has its share of every work.
 pub(crate) fn together(works: &[&dyn Work]) {
-    let tasks = works.iter().map(|work| work.tasks()).sum();
-    let shares = count();
-    let in_order: Vec<(usize, usize)> = (0..shares)
-        .flat_map(|index| {
-            works.iter().enumerate().flat_map(move |(work, it)| {
-                share(it.tasks(), index, shares).map(move |task| (work, task))
-            })
+    let sizes: Vec<usize> = works.iter().map(|work| work.tasks()).collect();
+    let shares = share_works(&sizes, count());
+    let mut first = 0;
+    let ranges: Vec<Range<usize>> = shares
+        .iter()
+        .map(|share| {
+            first += share.len();
+            first - share.len()..first
         })
         .collect();
-    each(tasks, |task| {
+    let in_order = shares.concat();
+    in_shares(ranges.into_iter(), &|task| {
         let (work, task) = in_order[task];
-        // SAFETY: each pair stands in the list once, and `each` does every task once.
+        // SAFETY: each pair stands in the list once, and every place of the list is visited once.
         unsafe { works[work].run(task) };
     });
+}
+
+/// For each thread, which tasks of which works of these sizes are its own.
+fn share_works(sizes: &[usize], threads: usize) -> Vec<Vec<(usize, usize)>> {
+    let tasks_of = |thread: usize, work: usize| {
+        // What is too small for all goes to one thread after the other, and not always to the last.
+        let thread = match sizes[work] < threads {
+            true => (thread + work) % threads,
+            false => thread,
+        };
+        share(sizes[work], thread, threads).map(move |task| (work, task))
+    };
+    (0..threads)
+        .map(|thread| {
+            (0..sizes.len())
+                .flat_map(|work| tasks_of(thread, work))
+                .collect()
+        })
+        .collect()
 }
 
 /// The tasks of one kernel. Each thread has a share of them that follow each other, the same part in every job, because what
 /// it wrote in the last is still in its cache; when it is done with its own it takes from the others'.
 struct Job<'a> {
     task: &'a (dyn Fn(usize) + Sync),
-    tasks: usize,
-    /// How many of each share are taken.
-    taken: Vec<AtomicUsize>,
+    shares: Vec<Share>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl Job<'_> {
-    /// The tasks of a share.
-    fn share(&self, index: usize) -> Range<usize> {
-        share(self.tasks, index, self.taken.len())
-    }
+/// The tasks of one thread, and how many of them are taken.
+struct Share {
+    tasks: Range<usize>,
+    taken: AtomicUsize,
+}
 
+impl Job<'_> {
     /// Takes tasks until there are none left, those of its own share first.
     fn work(&self, own: usize) {
         alone(|| {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                for place in 0..self.taken.len() {
-                    let index = (own + place) % self.taken.len();
-                    let share = self.share(index);
+                for place in 0..self.shares.len() {
+                    let Share { tasks, taken } = &self.shares[(own + place) % self.shares.len()];
                     loop {
-                        let next = self.taken[index].fetch_add(1, Ordering::Relaxed);
-                        if next >= share.len() {
+                        let next = taken.fetch_add(1, Ordering::Relaxed);
+                        if next >= tasks.len() {
                             break;
                         }
-                        (self.task)(share.start + next);
+                        (self.task)(tasks.start + next);
                     }
                 }
             }));
             if let Err(panic) = result {
-                for taken in &self.taken {
-                    taken.store(self.tasks, Ordering::Relaxed);
+                for Share { tasks, taken } in &self.shares {
+                    taken.store(tasks.len(), Ordering::Relaxed);
                 }
                 *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
             }
@@ -219,7 +251,7 @@ impl Team {
             .get()
             .iter()
             .flat_map(|it| it.iter())
-            .take(job.tasks - 1)
+            .take(job.shares.len() - 1)
         {
             helper.unpark();
         }
@@ -354,6 +386,17 @@ mod tests {
                 assert_eq!(count.load(Ordering::Relaxed), 1, "{sizes:?}");
             }
         }
+    }
+
+    #[test]
+    fn every_thread_has_its_share_of_every_work() {
+        // Products in halves and then sums of one task each, as gradients of linear maps are.
+        let shares = share_works(&[2, 2, 1, 1, 1], 2);
+        let expected = [
+            vec![(0, 0), (1, 0), (3, 0)],
+            vec![(0, 1), (1, 1), (2, 0), (4, 0)],
+        ];
+        assert_eq!(shares, expected);
     }
 
     #[test]

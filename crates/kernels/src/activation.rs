@@ -163,16 +163,25 @@ pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32
     });
 }
 
-/// `before = x` and `x = f(x)`, for use inside other kernels.
+/// `x = f(x + bias)`, for use inside other kernels.
 #[inline(always)]
-pub(crate) fn activate_keeping<S: Simd>(
+pub(crate) fn activate_sum<S: Simd>(simd: S, kind: Activation, bias: &[f32], x: &mut [f32]) {
+    for_kind!(kind, KIND => {
+        sweep(simd, &OfSum::<KIND>, [bias], [x]);
+    });
+}
+
+/// `before = x + bias` and `x = f(before)`, for use inside other kernels.
+#[inline(always)]
+pub(crate) fn activate_sum_keeping<S: Simd>(
     simd: S,
     kind: Activation,
+    bias: &[f32],
     x: &mut [f32],
     before: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Forward::<KIND>, [], [x, before]);
+        sweep(simd, &OfSum::<KIND>, [bias], [x, before]);
     });
 }
 
@@ -240,18 +249,6 @@ pub fn gated_backward(
 
 struct Forward<const KIND: usize>;
 
-impl<const KIND: usize> Step<0, 2, 0> for Forward<KIND> {
-    #[inline(always)]
-    fn step<S: Simd>(
-        &self,
-        simd: S,
-        []: [S::f32s; 0],
-        [x, _]: [S::f32s; 2],
-    ) -> ([S::f32s; 2], [S::f32s; 0]) {
-        ([value(simd, KINDS[KIND], x), x], [])
-    }
-}
-
 impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
     #[inline(always)]
     fn step<S: Simd>(
@@ -273,6 +270,34 @@ impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
         ([value(simd, KINDS[KIND], x)], [])
+    }
+}
+
+/// Adds a bias first.
+struct OfSum<const KIND: usize>;
+
+impl<const KIND: usize> Step<1, 1, 0> for OfSum<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [bias]: [S::f32s; 1],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], simd.add_f32s(x, bias))], [])
+    }
+}
+
+impl<const KIND: usize> Step<1, 2, 0> for OfSum<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [bias]: [S::f32s; 1],
+        [x, _]: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
+        let sum = simd.add_f32s(x, bias);
+        ([value(simd, KINDS[KIND], sum), sum], [])
     }
 }
 

@@ -83,12 +83,13 @@ impl Down<'_> {
         let instructions = simd::instructions();
         self.product(slopes, |row, column, slopes| {
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            let before = unsafe { before.piece(row, column, slopes.len()) };
+            let piece = unsafe { before.piece(row, column, slopes.len()) };
+            before.fetch(row + 1, column, slopes.len());
             simd::run(
                 instructions,
                 Back {
                     kind,
-                    before,
+                    before: piece,
                     slopes,
                 },
             );
@@ -112,6 +113,9 @@ impl Down<'_> {
         let (gate, up) = (Rows::of(gate, width), Rows::of(up, width));
         let instructions = simd::instructions();
         self.product(hidden, |row, column, slopes| {
+            for rows in [gate, up] {
+                rows.fetch(row + 1, column, slopes.len());
+            }
             // SAFETY: as above, for both.
             let [gate, up] = [gate, up].map(|it| unsafe { it.piece(row, column, slopes.len()) });
             let kernel = BackGated {

@@ -173,6 +173,12 @@ impl Rows {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
     }
+
+    /// Asks the processor for a piece that is needed soon; whether it lies inside the rows does not matter.
+    #[inline(always)]
+    pub(crate) fn fetch(self, row: usize, column: usize, length: usize) {
+        simd::fetch(self.start.wrapping_add(row * self.width + column), length);
+    }
 }
 
 /// What is done to a piece of a row of results while it is in cache: the bias is added, the sum is kept, and then something.
@@ -195,14 +201,17 @@ impl WithSimd for Finish<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let values = self.values;
+        if let (Then::Activate(kind), Some(bias)) = (&self.then, self.bias) {
+            // One pass for all of it.
+            return match self.kept {
+                Some(kept) => activation::activate_sum_keeping(simd, *kind, bias, values, kept),
+                None => activation::activate_sum(simd, *kind, bias, values),
+            };
+        }
         if let Some(bias) = self.bias {
             elementwise::add_to(simd, values, bias);
-        }
-        if let (Then::Activate(kind), Some(kept)) = (&self.then, self.kept.as_deref_mut()) {
-            // One pass for both.
-            return activation::activate_keeping(simd, *kind, values, kept);
         }
         if let Some(kept) = self.kept {
             kept.copy_from_slice(values);

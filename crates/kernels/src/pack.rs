@@ -82,6 +82,11 @@ impl WithSimd for Panels<'_> {
         let run = if view.column_stride == 1 { RUN } else { rows };
         for first in (0..rows).step_by(run.max(1)) {
             let rows_of_run = run.min(rows - first);
+            // The processor cannot guess the rows of the next run while it jumps about in this one.
+            for next in (first + run..rows).take(run) {
+                // SAFETY: the caller's promise: the row starts inside the view.
+                simd::fetch(unsafe { view.at(next, 0) }, width);
+            }
             for index in 0..panels {
                 let column = index * panel;
                 let start = (index * rows + first) * panel;

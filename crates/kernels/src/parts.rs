@@ -24,7 +24,8 @@ impl Parts {
 
     /// Parts of as many numbers, cut between cache lines of an aligned slice.
     pub fn of_numbers(length: usize) -> Self {
-        let each = GRAIN.max(length.div_ceil(MOST)).next_multiple_of(64);
+        // Half the grain: of the weights of small layers, whole ones would leave one part and one thread.
+        let each = (GRAIN / 2).max(length.div_ceil(MOST)).next_multiple_of(64);
         Self { rows: length, each }
     }
 

@@ -114,6 +114,8 @@ pub fn backward<'a>(inputs: impl IntoIterator<Item = Applied<'a>>) {
 const STRIP: usize = 128;
 /// Rows that are summed before they are added to the sums of all rows: long sums lose less this way.
 const RUN: usize = 64;
+/// Rows between the one that is summed and the one that is asked for.
+const AHEAD: usize = 4;
 
 /// The sums of the columns of some rows.
 struct ColumnSums<'a> {
@@ -172,6 +174,8 @@ impl WithSimd for Strip<'_> {
         for run in self.rows.chunks(RUN * self.width) {
             let mut sums = [0.0; STRIP];
             for row in run.chunks_exact(self.width) {
+                let ahead = AHEAD * self.width + self.first;
+                simd::fetch(row.as_ptr().wrapping_add(ahead), length);
                 let row = &row[self.first..self.first + length];
                 elementwise::add_to(simd, &mut sums[..length], row);
             }

@@ -82,14 +82,14 @@ impl Down<'_> {
         let before = Rows::of(before, width);
         let instructions = simd::instructions();
         self.product(slopes, |row, column, slopes| {
-            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            let piece = unsafe { before.piece(row, column, slopes.len()) };
             before.fetch(row + 1, column, slopes.len());
+            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
+            let before = unsafe { before.piece(row, column, slopes.len()) };
             simd::run(
                 instructions,
                 Back {
                     kind,
-                    before: piece,
+                    before,
                     slopes,
                 },
             );

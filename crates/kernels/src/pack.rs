@@ -83,7 +83,8 @@ impl WithSimd for Panels<'_> {
         for first in (0..rows).step_by(run.max(1)) {
             let rows_of_run = run.min(rows - first);
             // The processor cannot guess the rows of the next run while it jumps about in this one.
-            for next in (first + run..rows).take(run) {
+            let ahead = if width <= NARROW { run } else { 0 };
+            for next in (first + run..rows).take(ahead) {
                 // SAFETY: the caller's promise: the row starts inside the view.
                 simd::fetch(unsafe { view.at(next, 0) }, width);
             }
@@ -108,8 +109,10 @@ impl WithSimd for Panels<'_> {
     }
 }
 
-/// Rows that are packed at a time: as many as fit into the first cache, in whole blocks of a transposition.
+/// Rows that are packed at a time, in whole blocks of a transposition: up to 256 columns fit into the first cache.
 const RUN: usize = 16;
+/// Of so many columns the next run fits there too.
+const NARROW: usize = 256;
 
 /// Some rows of one panel: `rows` by `width` numbers, which the maker promises to be readable, copied into rows of `panel`
 /// numbers, filled up with zeros.

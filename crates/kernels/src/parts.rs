@@ -8,6 +8,9 @@ use crate::threads::{self, GRAIN};
 /// The most parts: enough to keep threads busy, few enough that a sum per part costs nothing.
 const MOST: usize = 64;
 
+/// The smallest part of a sweep over numbers: half the grain, so that the weights of a small layer (128 by 128) are two.
+const SMALLEST: usize = GRAIN / 2;
+
 /// Equal parts of some rows; the last may be smaller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
@@ -24,8 +27,7 @@ impl Parts {
 
     /// Parts of as many numbers, cut between cache lines of an aligned slice.
     pub fn of_numbers(length: usize) -> Self {
-        // Half the grain: of the weights of small layers, whole ones would leave one part and one thread.
-        let each = (GRAIN / 2).max(length.div_ceil(MOST)).next_multiple_of(64);
+        let each = SMALLEST.max(length.div_ceil(MOST)).next_multiple_of(64);
         Self { rows: length, each }
     }
 

@@ -58,21 +58,23 @@ pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
     }
 }
 
-/// Asks the processor to bring numbers into the first cache, where it is known better than to it which are needed next.
+/// Asks the processor to bring numbers into the first cache, where the kernel knows better which are needed next.
 ///
-/// Any address may be given: nothing is read.
+/// Any address may be given: nothing is read. A last line of which only the beginning belongs to the numbers may be left out.
 #[inline(always)]
 pub(crate) fn fetch(start: *const f32, count: usize) {
-    /// Numbers of a line of the caches.
-    const LINE: usize = 16;
     #[cfg(target_arch = "x86_64")]
-    for line in (0..count).step_by(LINE) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which cannot fail.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
+        /// Numbers of a line of the caches.
+        const LINE: usize = 16;
+        for line in (0..count).step_by(LINE) {
+            // SAFETY: SSE is part of x86-64, and a hint reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (start, count, LINE);
+    let _ = (start, count);
 }
 
 /// `e^x` in each lane, to about two units in the last place; zero below -87.3 and infinite above 88.7.

@@ -20,7 +20,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// The smallest piece of elementwise work worth handing to another thread, in numbers.
+/// Rows of so many numbers are worth handing to another thread.
 pub const GRAIN: usize = 1 << 14;
 
 /// How long a helper looks for more work before it sleeps: longer than the serial stretches of a training step.
@@ -75,10 +75,7 @@ pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
 }
 
 /// Runs tasks that are shared out among the threads: one range each, none twice.
-fn in_shares(
-    shares: impl ExactSizeIterator<Item = Range<usize>> + Clone,
-    task: &(dyn Fn(usize) + Sync),
-) {
+fn in_shares(shares: impl Iterator<Item = Range<usize>> + Clone, task: &(dyn Fn(usize) + Sync)) {
     let serially = || shares.clone().flatten().for_each(task);
     let filled = shares.clone().filter(|share| !share.is_empty()).count();
     if filled < 2 || BUSY.get() {
@@ -97,7 +94,7 @@ fn in_shares(
     };
     team.run(&Job {
         task,
-        shares: shares.clone().map(untaken).collect(),
+        shares: shares.map(untaken).collect(),
         panic: Mutex::new(None),
     });
 }
@@ -114,43 +111,40 @@ pub(crate) trait Work: Sync {
     unsafe fn run(&self, task: usize);
 }
 
-/// Runs the tasks of several works as one job: nobody waits between them. Each thread has its share of every work.
+/// Runs the tasks of several works as one job: nobody waits between them.
 pub(crate) fn together(works: &[&dyn Work]) {
     let sizes: Vec<usize> = works.iter().map(|work| work.tasks()).collect();
-    let shares = share_works(&sizes, count());
-    let mut first = 0;
-    let ranges: Vec<Range<usize>> = shares
-        .iter()
-        .map(|share| {
-            first += share.len();
-            first - share.len()..first
-        })
-        .collect();
-    let in_order = shares.concat();
-    in_shares(ranges.into_iter(), &|task| {
+    let threads = count().min(sizes.iter().sum());
+    let (in_order, shares) = share_works(&sizes, threads);
+    in_shares(shares.iter().cloned(), &|task| {
         let (work, task) = in_order[task];
         // SAFETY: each pair stands in the list once, and every place of the list is visited once.
         unsafe { works[work].run(task) };
     });
 }
 
-/// For each thread, which tasks of which works of these sizes are its own.
-fn share_works(sizes: &[usize], threads: usize) -> Vec<Vec<(usize, usize)>> {
-    let tasks_of = |thread: usize, work: usize| {
-        // What is too small for all goes to one thread after the other, and not always to the last.
-        let thread = match sizes[work] < threads {
-            true => (thread + work) % threads,
-            false => thread,
-        };
-        share(sizes[work], thread, threads).map(move |task| (work, task))
-    };
-    (0..threads)
-        .map(|thread| {
-            (0..sizes.len())
-                .flat_map(|work| tasks_of(thread, work))
-                .collect()
-        })
-        .collect()
+/// All tasks of works of these sizes, as pairs of work and task, and which part of the list is each thread's.
+///
+/// Every work is cut by itself, so that each thread has its part of each; those with fewer tasks than threads are dealt out in
+/// turn.
+fn share_works(sizes: &[usize], threads: usize) -> (Vec<(usize, usize)>, Vec<Range<usize>>) {
+    let mut in_order = Vec::with_capacity(sizes.iter().sum());
+    let shares = (0..threads).map(|thread| {
+        let start = in_order.len();
+        let mut dealt = 0;
+        for (work, tasks) in sizes.iter().copied().enumerate() {
+            if tasks >= threads {
+                in_order.extend(share(tasks, thread, threads).map(|task| (work, task)));
+                continue;
+            }
+            let mine = (0..tasks).filter(|task| (dealt + task) % threads == thread);
+            in_order.extend(mine.map(|task| (work, task)));
+            dealt += tasks;
+        }
+        start..in_order.len()
+    });
+    let shares = shares.collect();
+    (in_order, shares)
 }
 
 /// The tasks of one kernel. Each thread has a share of them that follow each other, the same part in every job, because what
@@ -323,6 +317,7 @@ impl Team {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn every_task_runs_once_whoever_calls() {
@@ -389,14 +384,53 @@ mod tests {
     }
 
     #[test]
-    fn every_thread_has_its_share_of_every_work() {
+    fn every_thread_has_its_part_of_every_work() {
         // Products in halves and then sums of one task each, as gradients of linear maps are.
-        let shares = share_works(&[2, 2, 1, 1, 1], 2);
-        let expected = [
-            vec![(0, 0), (1, 0), (3, 0)],
-            vec![(0, 1), (1, 1), (2, 0), (4, 0)],
-        ];
-        assert_eq!(shares, expected);
+        let (in_order, shares) = share_works(&[2, 2, 1, 1, 1], 2);
+        let first = [(0, 0), (1, 0), (2, 0), (4, 0)];
+        let second = [(0, 1), (1, 1), (3, 0)];
+        assert_eq!(in_order[shares[0].clone()], first);
+        assert_eq!(in_order[shares[1].clone()], second);
+    }
+
+    proptest! {
+        #[test]
+        fn every_task_of_every_work_is_in_one_share(
+            threads in 1usize..=17,
+            sizes in prop::collection::vec(0usize..40, 0..6),
+        ) {
+            let (in_order, shares) = share_works(&sizes, threads);
+            let mut end = 0;
+            for share in shares {
+                prop_assert_eq!(share.start, end);
+                end = share.end;
+            }
+            prop_assert_eq!(end, in_order.len());
+            let mut found = in_order;
+            found.sort();
+            let tasks = |(work, tasks): (usize, &usize)| (0..*tasks).map(move |task| (work, task));
+            let all: Vec<(usize, usize)> = sizes.iter().enumerate().flat_map(tasks).collect();
+            prop_assert_eq!(found, all);
+        }
+    }
+
+    #[test]
+    fn one_thread_does_what_no_helper_came_for() {
+        let counts = Counts::of(5);
+        let share = |tasks| Share {
+            tasks,
+            taken: AtomicUsize::new(0),
+        };
+        let job = Job {
+            task: &|task| {
+                counts.0[task].fetch_add(1, Ordering::Relaxed);
+            },
+            shares: [0..2, 2..2, 2..5, 5..5].map(share).into(),
+            panic: Mutex::new(None),
+        };
+        // The number of a helper that has no share.
+        job.work(7);
+        assert!(counts.0.iter().all(|it| it.load(Ordering::Relaxed) == 1));
     }
 
     #[test]

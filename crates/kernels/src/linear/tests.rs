@@ -1,5 +1,6 @@
 use super::*;
 use crate::Onto;
+use crate::activation::{KINDS, naive};
 use crate::simd::with_instructions;
 use proptest::prelude::*;
 
@@ -27,6 +28,7 @@ proptest! {
         input in prop_oneof![0usize..40, Just(127), Just(300)],
         output in prop_oneof![0usize..40, Just(129), Just(1000)],
         bias: bool,
+        kind in prop::sample::select(KINDS.to_vec()),
     ) {
         let shape = Shape { rows, input, output };
         let (x, weight) = (numbers(rows * input, 1), numbers(output * input, 2));
@@ -39,13 +41,17 @@ proptest! {
                 let map = Forward { shape, weight: &weight, bias, activation: None, before: None, y: &mut y };
                 forward(&x, [map]);
                 close(&y, &expected, "y");
+                let activated: Vec<f64> = expected.iter().map(|value| naive::value(kind, *value)).collect();
+                let activation = Some(kind);
                 let mut before = vec![f32::NAN; rows * output];
-                let activation = Some(Activation::Relu);
                 let map = Forward { shape, weight: &weight, bias, activation, before: Some(&mut before), y: &mut y };
                 forward(&x, [map]);
                 close(&before, &expected, "before");
-                let cut: Vec<f64> = expected.iter().map(|value| value.max(0.0)).collect();
-                close(&y, &cut, "activated");
+                close(&y, &activated, "activated");
+                y.fill(f32::NAN);
+                let map = Forward { shape, weight: &weight, bias, activation, before: None, y: &mut y };
+                forward(&x, [map]);
+                close(&y, &activated, "activated without keeping");
             });
         }
         let dy = numbers(rows * output, 4);
@@ -66,6 +72,39 @@ proptest! {
         close(&dweight, &slopes, "dweight");
         let slopes: Vec<f64> = (0..output).map(|o| sum(rows, &|r| at(&dy, r * output + o))).collect();
         close(&dbias, &slopes, "dbias");
+    }
+}
+
+#[test]
+fn what_is_not_finite_passes_through_bias_and_activation() {
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let shape = Shape {
+        rows: 3,
+        input: 1,
+        output: 11,
+    };
+    for kind in KINDS {
+        for instructions in [Instructions::Native, Instructions::Scalar] {
+            with_instructions(instructions, || {
+                let mut y = vec![0.0; 33];
+                let map = Forward {
+                    shape,
+                    weight: &[1.0; 11],
+                    bias: Some(&[0.5; 11]),
+                    activation: Some(kind),
+                    before: None,
+                    y: &mut y,
+                };
+                forward(&special, [map]);
+                for (row, x) in y.chunks(11).zip(special) {
+                    let expected = naive::value(kind, f64::from(x)) as f32;
+                    for found in row {
+                        let same = *found == expected || (found.is_nan() && expected.is_nan());
+                        assert!(same, "{kind:?} of {x}: {found} for {expected}");
+                    }
+                }
+            });
+        }
     }
 }
 

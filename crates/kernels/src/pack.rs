@@ -82,12 +82,6 @@ impl WithSimd for Panels<'_> {
         let run = if view.column_stride == 1 { RUN } else { rows };
         for first in (0..rows).step_by(run.max(1)) {
             let rows_of_run = run.min(rows - first);
-            // The processor cannot guess the rows of the next run while it jumps about in this one.
-            let ahead = if width <= NARROW { run } else { 0 };
-            for next in (first + run..rows).take(ahead) {
-                // SAFETY: the caller's promise: the row starts inside the view.
-                simd::fetch(unsafe { view.at(next, 0) }, width);
-            }
             for index in 0..panels {
                 let column = index * panel;
                 let start = (index * rows + first) * panel;
@@ -111,8 +105,6 @@ impl WithSimd for Panels<'_> {
 
 /// Rows that are packed at a time, in whole blocks of a transposition: up to 256 columns fit into the first cache.
 const RUN: usize = 16;
-/// Of so many columns the next run fits there too.
-const NARROW: usize = 256;
 
 /// Some rows of one panel: `rows` by `width` numbers, which the maker promises to be readable, copied into rows of `panel`
 /// numbers, filled up with zeros.

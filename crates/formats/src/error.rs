@@ -14,7 +14,7 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// It is not what it should be.
-    #[error("{path} is broken ({problem}); fetch or save it again", path = path.display())]
+    #[error("{path} cannot be read ({problem}); fetch or save it again", path = path.display())]
     Broken {
         /// The file.
         path: PathBuf,

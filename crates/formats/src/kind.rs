@@ -2,9 +2,12 @@
 
 use half::{bf16, f16};
 
+use crate::quantized;
+
 /// A kind of number, or of a block of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+// The blocks keep the names that ggml gave them.
+#[allow(missing_docs, non_camel_case_types)]
 pub enum Kind {
     F64,
     F32,
@@ -19,6 +22,11 @@ pub enum Kind {
     U16,
     U8,
     Bool,
+    Q4_0,
+    Q4_1,
+    Q8_0,
+    Q4_K,
+    Q6_K,
 }
 
 impl Kind {
@@ -38,6 +46,11 @@ impl Kind {
             Self::U16 => "U16",
             Self::U8 => "U8",
             Self::Bool => "BOOL",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q4_K => "Q4_K",
+            Self::Q6_K => "Q6_K",
         }
     }
 
@@ -48,6 +61,11 @@ impl Kind {
             Self::F32 | Self::I32 | Self::U32 => (1, 4),
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => (1, 2),
             Self::I8 | Self::U8 | Self::Bool => (1, 1),
+            Self::Q4_0 => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q8_0 => (32, 34),
+            Self::Q4_K => (256, 144),
+            Self::Q6_K => (256, 210),
         }
     }
 
@@ -73,6 +91,11 @@ impl Kind {
             Self::F32 => each(bytes, f32::from_le_bytes),
             Self::F16 => each(bytes, |b| f16::from_le_bytes(b).to_f32()),
             Self::BF16 => each(bytes, |b| bf16::from_le_bytes(b).to_f32()),
+            Self::Q4_0 => quantized::q4_0(bytes),
+            Self::Q4_1 => quantized::q4_1(bytes),
+            Self::Q8_0 => quantized::q8_0(bytes),
+            Self::Q4_K => quantized::q4_k(bytes),
+            Self::Q6_K => quantized::q6_k(bytes),
             _ => return None,
         })
     }

@@ -14,8 +14,13 @@ mod entry;
 mod error;
 mod kind;
 mod mapped;
+mod quantized;
+mod shards;
+mod shown;
 mod tensor_set;
 
+pub mod gguf;
+pub mod pickle;
 pub mod safetensors;
 
 pub use entry::Entry;

@@ -38,7 +38,7 @@ impl Mapped {
         &self.path
     }
 
-    /// That the file is broken, in these words.
+    /// That the file cannot be read, and why.
     pub(crate) fn broken(&self, problem: impl Into<String>) -> FileError {
         FileError::Broken {
             path: self.path.clone(),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::safetensors::{Dtype, SafeTensors};
-use serde_json::Value;
 
-use crate::{Entry, FileError, Kind, Mapped, TensorSet};
+use crate::shown::shown;
+use crate::{Entry, FileError, Kind, Mapped, TensorSet, shards};
 
 /// What a file's header says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header, String> {
     let mut entries = BTreeMap::new();
     for (name, info) in header.tensors() {
         let kind = kind(info.dtype).ok_or_else(|| {
-            let name = name.escape_debug();
+            let name = shown(&name);
             format!(
                 "tensor {name} is {:?}, which is not supported; supported are F64, F32, F16, BF16 and whole numbers",
                 info.dtype
@@ -79,40 +79,5 @@ pub fn open(path: &Path) -> Result<(TensorSet, BTreeMap<String, String>), FileEr
 
 /// Opens the files that an index (`model.safetensors.index.json`) names, all of them in its folder.
 pub fn open_sharded(index: &Path) -> Result<TensorSet, FileError> {
-    let text = Mapped::open(index)?;
-    let broken = |problem: String| text.broken(problem);
-    let words: Value =
-        serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
-    let Some(map) = words["weight_map"].as_object() else {
-        return Err(broken("it has no weight_map".to_owned()));
-    };
-    let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (tensor, shard) in map {
-        let shard = shard.as_str().unwrap_or_default();
-        // A name alone: an index must not lead out of its folder.
-        if Path::new(shard).file_name().is_none_or(|name| name != shard) {
-            return Err(broken(format!(
-                "weight_map: {} stands for {}, which is no file name",
-                tensor.escape_debug(),
-                shard.escape_debug()
-            )));
-        }
-        shards.entry(shard).or_default().push(tensor);
-    }
-    let mut set = TensorSet::default();
-    for (shard, tensors) in shards {
-        let file = Mapped::open(&index.with_file_name(shard))?;
-        let header = parse(&file).map_err(|problem| file.broken(problem))?;
-        let missing = tensors
-            .into_iter()
-            .find(|name| !header.entries.contains_key(*name));
-        if let Some(name) = missing {
-            return Err(file.broken(format!(
-                "the index says that tensor {} is in it, and it is not",
-                name.escape_debug()
-            )));
-        }
-        set.add(file, header.entries)?;
-    }
-    Ok(set)
+    shards::open(index, |bytes| Ok(parse(bytes)?.entries))
 }

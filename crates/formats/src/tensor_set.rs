@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::shown::shown;
 use crate::{Entry, FileError, Kind, Mapped};
 
 /// Tensors by name, in mapped files.
@@ -24,7 +25,7 @@ impl TensorSet {
             if self.entries.contains_key(&name) {
                 return Err(file.broken(format!(
                     "tensor {} is there a second time",
-                    name.escape_debug()
+                    shown(&name)
                 )));
             }
             self.entries.insert(name, (number, entry));

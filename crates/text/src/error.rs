@@ -72,6 +72,74 @@ pub enum TextError {
         /// What the parser said.
         cause: String,
     },
+    /// A file of a tokenizer is damaged, or asks for what is not supported.
+    #[error("{} cannot be used ({cause}); download or export the tokenizer again", path.display())]
+    BrokenTokenizerFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The files of a folder do not say which tokenizer they are, or contradict each other.
+    #[error(
+        "the tokenizer of {} cannot be built for certain ({cause}); add its tokenizer.json or complete its tokenizer_config.json",
+        folder.display()
+    )]
+    UndecidedTokenizer {
+        /// The folder.
+        folder: PathBuf,
+        /// What is missing.
+        cause: String,
+    },
+    /// A folder was expected.
+    #[error("{} is not a folder; give the folder that holds the model's files", path.display())]
+    NotAFolder {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// The special tokens alone are longer than the text may be.
+    #[error(
+        "a length of {length} leaves no room for the {added} special tokens that belong around the text; allow more tokens"
+    )]
+    NoRoom {
+        /// The length asked for.
+        length: usize,
+        /// Special tokens that are added.
+        added: usize,
+    },
+    /// The text that may be cut is too short for that, or is not there.
+    #[error(
+        "the texts cannot be cut to {length} tokens by shortening only the {text} one; allow more tokens or cut the longest first"
+    )]
+    CannotTruncate {
+        /// The length asked for.
+        length: usize,
+        /// "first" or "second".
+        text: &'static str,
+    },
+    /// A row does not fit into its batch.
+    #[error(
+        "a row of {row} tokens does not fit into a batch of length {length}; cut the texts when they are encoded"
+    )]
+    RowTooLong {
+        /// Tokens of the row.
+        row: usize,
+        /// The length asked for.
+        length: usize,
+    },
+    /// Rows cannot be filled up.
+    #[error(
+        "the tokenizer has no padding token, so rows of different lengths make no batch; name a `pad_token` in tokenizer_config.json"
+    )]
+    NoPaddingToken,
+    /// A chat template is wrong, or refused the conversation.
+    #[error("the chat template of {} failed ({cause}); check the messages and the template", path.display())]
+    ChatTemplate {
+        /// The file that the template is from.
+        path: PathBuf,
+        /// What the template said.
+        cause: String,
+    },
     /// A byte-level vocabulary cannot have this size.
     #[error(
         "a bpe vocabulary of {vocabulary} is out of range; use 257 (256 bytes and the end of text) to {LARGEST_VOCABULARY}"

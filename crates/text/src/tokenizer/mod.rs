@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokenizers::DecoderWrapper;
 
 use crate::TextError;
+use crate::folder::{FolderFacts, SpecialTokens};
 use encoding::EncodingRules;
 
 /// The special token that stands between documents, as in GPT-2.
@@ -39,6 +40,7 @@ pub struct Tokenizer {
     rules: EncodingRules,
     vocabulary: usize,
     end_of_text: Option<u32>,
+    facts: FolderFacts,
 }
 
 impl Tokenizer {
@@ -142,12 +144,42 @@ impl Tokenizer {
         self.inner.get_decoder()
     }
 
-    fn wrap(inner: tokenizers::Tokenizer) -> Self {
+    /// The special tokens by role, as the files of the folder name them. A tokenizer that was trained here or read from a
+    /// single file knows none of its roles.
+    pub fn special_tokens(&self) -> &SpecialTokens {
+        &self.facts.special
+    }
+
+    /// The id of a token as written in the vocabulary.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// What the tokenizer's folder says besides.
+    pub(crate) fn facts(&self) -> &FolderFacts {
+        &self.facts
+    }
+
+    pub(crate) fn set_facts(&mut self, facts: FolderFacts) {
+        self.facts = facts;
+    }
+
+    pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
+        &self.inner
+    }
+
+    /// An error if a character of `text` would get no token.
+    pub(crate) fn refuse_unknown(&self, text: &str) -> Result<(), TextError> {
+        self.rules.refuse_unknown(text, 0)
+    }
+
+    pub(crate) fn wrap(inner: tokenizers::Tokenizer) -> Self {
         let largest = inner.get_vocab(true).into_values().max();
         Self {
             rules: EncodingRules::of(&inner),
             vocabulary: largest.map_or(0, |id| id as usize + 1),
             end_of_text: inner.token_to_id(END_OF_TEXT),
+            facts: FolderFacts::default(),
             inner,
         }
     }

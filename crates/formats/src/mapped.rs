@@ -1,0 +1,56 @@
+//! A file mapped into memory: its bytes are read by the system when they are first looked at.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+
+use crate::FileError;
+
+/// The bytes of a file.
+#[derive(Debug)]
+pub struct Mapped {
+    path: PathBuf,
+    bytes: Mmap,
+}
+
+impl Mapped {
+    /// Maps a file.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let failed = |source| FileError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(failed)?;
+        // SAFETY: the map is only read. Model files are replaced whole and never written in place (ours are renamed into
+        // place), so the bytes stay what they are.
+        #[allow(unsafe_code)]
+        let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            bytes,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// That the file cannot be read, and why.
+    pub(crate) fn broken(&self, problem: impl Into<String>) -> FileError {
+        FileError::Broken {
+            path: self.path.clone(),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,206 @@
+//! Zip archives written by hand: large ones, and ones that lie.
+
+use super::{check, pickle, refused, tensor};
+
+/// An archive to be written, with what may be wrong with it.
+#[derive(Clone)]
+struct Zip {
+    entries: Vec<(&'static str, Vec<u8>)>,
+    method: u16,
+    flags: u16,
+    /// Added to the sizes and places that the directory says.
+    size_lie: u32,
+    offset_lie: u32,
+    entries_lie: u16,
+    directory_lie: u32,
+    /// Whether numbers stand where archives of more than 4 GiB have them.
+    large: bool,
+    comment: &'static [u8],
+}
+
+impl Zip {
+    fn good() -> Self {
+        let object = pickle(&tensor(b"K\0", b"K\x04\x85", b"K\x01\x85"));
+        Self {
+            entries: vec![
+                ("m/data.pkl", object),
+                ("m/byteorder", b"little".to_vec()),
+                ("m/data/k", vec![7; 16]),
+            ],
+            method: 0,
+            flags: 0,
+            size_lie: 0,
+            offset_lie: 0,
+            entries_lie: 0,
+            directory_lie: 0,
+            large: false,
+            comment: b"",
+        }
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut directory = Vec::new();
+        for (name, content) in &self.entries {
+            let offset = (bytes.len() as u32).wrapping_add(self.offset_lie);
+            bytes.extend(b"PK\x03\x04");
+            bytes.extend([0; 22]);
+            bytes.extend((name.len() as u16).to_le_bytes());
+            bytes.extend(3u16.to_le_bytes());
+            bytes.extend(name.bytes());
+            bytes.extend(b"...");
+            bytes.extend(content);
+            let size = (content.len() as u32).wrapping_add(self.size_lie);
+            self.write_header(&mut directory, name, size, offset);
+        }
+        let start = (bytes.len() as u32).wrapping_add(self.directory_lie);
+        let size = directory.len() as u32;
+        bytes.extend(directory);
+        let count = (self.entries.len() as u16).wrapping_add(self.entries_lie);
+        if self.large {
+            let place = bytes.len() as u64;
+            bytes.extend(b"PK\x06\x06");
+            bytes.extend([0; 20]);
+            for number in [0, count.into(), size.into(), u64::from(start)] {
+                bytes.extend(number.to_le_bytes());
+            }
+            bytes.extend(b"PK\x06\x07\0\0\0\0");
+            bytes.extend(place.to_le_bytes());
+            bytes.extend([1, 0, 0, 0]);
+        }
+        bytes.extend(b"PK\x05\x06\0\0\0\0\0\0");
+        let (count, size, start) = if self.large {
+            (u16::MAX, u32::MAX, u32::MAX)
+        } else {
+            (count, size, start)
+        };
+        bytes.extend(count.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(start.to_le_bytes());
+        bytes.extend((self.comment.len() as u16).to_le_bytes());
+        bytes.extend(self.comment);
+        bytes
+    }
+
+    fn write_header(&self, directory: &mut Vec<u8>, name: &str, size: u32, offset: u32) {
+        let mut extra = Vec::new();
+        if self.large {
+            // A field of another kind comes first.
+            extra.extend(b"\x63\x00\x02\x00??\x01\x00\x18\x00");
+            for number in [size, size, offset] {
+                extra.extend(u64::from(number).to_le_bytes());
+            }
+        }
+        let shown = |number: u32| if self.large { u32::MAX } else { number };
+        directory.extend(b"PK\x01\x02\0\0\0\0");
+        directory.extend(self.flags.to_le_bytes());
+        directory.extend(self.method.to_le_bytes());
+        directory.extend([0; 8]);
+        directory.extend(shown(size).to_le_bytes());
+        directory.extend(shown(size).to_le_bytes());
+        directory.extend((name.len() as u16).to_le_bytes());
+        directory.extend((extra.len() as u16).to_le_bytes());
+        directory.extend([0; 10]);
+        directory.extend(shown(offset).to_le_bytes());
+        directory.extend(name.bytes());
+        directory.extend(extra);
+    }
+}
+
+#[test]
+fn archives_small_and_large_are_read() {
+    for large in [false, true] {
+        for comment in [&b""[..], b"a comment", &[b'.'; 0xffff]] {
+            let zip = Zip {
+                large,
+                comment,
+                ..Zip::good()
+            };
+            let bytes = zip.written();
+            let entries = check(&bytes).unwrap();
+            assert_eq!(bytes[entries["name"].bytes.clone()], [7; 16]);
+        }
+    }
+}
+
+#[test]
+fn archives_that_lie_are_refused() {
+    let good = Zip::good();
+    for large in [false, true] {
+        let good = Zip {
+            large,
+            ..good.clone()
+        };
+        let compressed = Zip {
+            method: 8,
+            ..good.clone()
+        };
+        refused(
+            &compressed.written(),
+            "its entry m/byteorder: it is compressed",
+        );
+        let encrypted = Zip {
+            flags: 1,
+            ..good.clone()
+        };
+        refused(
+            &encrypted.written(),
+            "its entry m/byteorder: it is encrypted",
+        );
+        for lie in [1, 1 << 20, u32::MAX - 1] {
+            let offset = Zip {
+                offset_lie: lie,
+                ..good.clone()
+            };
+            refused(&offset.written(), "its entry m/byteorder: ");
+            let directory = Zip {
+                directory_lie: lie,
+                ..good.clone()
+            };
+            check(&directory.written()).unwrap_err();
+        }
+        for lie in [1 << 20, u32::MAX - 100] {
+            let size = Zip {
+                size_lie: lie,
+                ..good.clone()
+            };
+            refused(&size.written(), "its entry m/byteorder: it ends where");
+        }
+        for lie in [1, u16::MAX] {
+            let count = Zip {
+                entries_lie: lie,
+                ..good.clone()
+            };
+            refused(
+                &count.written(),
+                "its directory has 3 entries and should have",
+            );
+        }
+    }
+}
+
+#[test]
+fn entries_must_be_those_of_pytorch() {
+    let with = |place: usize, name: &'static str, content: &[u8]| {
+        let mut zip = Zip::good();
+        zip.entries[place] = (name, content.to_vec());
+        zip.written()
+    };
+    refused(
+        &with(1, "m/byteorder", b"big"),
+        "the order of its bytes is big",
+    );
+    refused(
+        &with(1, "m/data/k", b""),
+        "its entry m/data/k is there a second time",
+    );
+    refused(&with(2, "m/data/j", &[0; 16]), "its storage k is not there");
+    refused(&with(2, "n/data/k", &[0; 16]), "its storage k is not there");
+    refused(
+        &with(2, "m/data/k", &[0; 15]),
+        "its storage has 15 bytes, which are not 4",
+    );
+    refused(&with(0, "m/other.pkl", b""), "without a data.pkl");
+    refused(&with(0, "m/data.pkl", b""), "it ends where 1 more bytes");
+    refused(b"PK\x03\x04", "whose end is missing");
+}

@@ -1,0 +1,164 @@
+//! Safetensors files: one, several under an index, and such as nobody should believe.
+
+use std::path::Path;
+
+use attentive_formats::safetensors::{open, open_sharded, parse};
+use attentive_formats::{FileError, Kind};
+use proptest::prelude::*;
+
+/// A file with this header and so many bytes of tensors.
+fn file(header: &str, tensors: &[u8]) -> Vec<u8> {
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(tensors);
+    bytes
+}
+
+fn good() -> Vec<u8> {
+    let header = r#"{"__metadata__":{"format":"pt"},
+        "a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
+        "half":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},
+        "brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[28,32]},
+        "whole":{"dtype":"I64","shape":[],"data_offsets":[32,40]}}"#;
+    let mut tensors = Vec::new();
+    tensors.extend((1..=6).flat_map(|i| (i as f32).to_le_bytes()));
+    tensors.extend([0x00, 0x3c, 0x00, 0xc0]); // 1 and -2
+    tensors.extend([0x80, 0x3f, 0x00, 0xc0]); // 1 and -2
+    tensors.extend((-7i64).to_le_bytes());
+    file(header, &tensors)
+}
+
+fn written(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn every_kind_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (set, metadata) = open(&written(folder.path(), "model.safetensors", &good())).unwrap();
+    let names: Vec<&str> = set.names().collect();
+    assert_eq!(names, ["a", "brain", "half", "whole"]);
+    assert_eq!(metadata["format"], "pt");
+    assert_eq!(set.shape("a"), Some(&[2, 3][..]));
+    assert_eq!(set.kind("half"), Some(Kind::F16));
+    assert_eq!(set.floats("a").unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(set.floats("half").unwrap(), [1.0, -2.0]);
+    assert_eq!(set.floats("brain").unwrap(), [1.0, -2.0]);
+    assert_eq!(set.integers("whole").unwrap(), [-7]);
+    assert_eq!(set.floats("whole"), None, "whole numbers are no floats");
+    assert_eq!(set.floats("missing"), None);
+}
+
+fn problem(header: &str, tensors: usize) -> String {
+    parse(&file(header, &vec![0; tensors])).expect_err("a header that lies")
+}
+
+#[test]
+fn headers_that_lie_are_refused() {
+    let tensor = |shape: &str, offsets: &str| {
+        format!(r#"{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#)
+    };
+    for (header, tensors) in [
+        (tensor("[2]", "[0,8]"), 7),
+        (tensor("[2]", "[0,8]"), 9),
+        (tensor("[3]", "[0,8]"), 8),
+        (tensor("[2]", "[8,0]"), 8),
+        (tensor("[2]", "[4,12]"), 12),
+        (tensor("[18446744073709551615,2]", "[0,8]"), 8),
+        (tensor("[4294967296,4294967296]", "[0,0]"), 0),
+        (tensor("[-1]", "[0,4]"), 4),
+        (tensor("[2]", "[0,18446744073709551615]"), 8),
+        ("{".to_owned(), 0),
+        ("[]".to_owned(), 0),
+        (
+            r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
+                "b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#
+                .to_owned(),
+            4,
+        ),
+        (
+            r#"{"a":{"dtype":"X9","shape":[1],"data_offsets":[0,4]}}"#.to_owned(),
+            4,
+        ),
+    ] {
+        let problem = problem(&header, tensors);
+        assert!(!problem.contains('\n'), "{problem}");
+    }
+    // A header of more bytes than there are, and of more than any header has.
+    for length in [100, 1 << 27, u64::MAX] {
+        let mut bytes = u64::to_le_bytes(length).to_vec();
+        bytes.extend([b' '; 16]);
+        parse(&bytes).expect_err("a header that is not there");
+    }
+    for length in 0..8 {
+        parse(&vec![0; length]).expect_err("no header at all");
+    }
+}
+
+#[test]
+fn cut_and_flipped_files_are_refused_or_read_and_never_panic() {
+    let good = good();
+    for length in 0..good.len() {
+        parse(&good[..length]).expect_err("a file that ends early");
+    }
+    for place in 0..good.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut bytes = good.clone();
+            bytes[place] ^= flip;
+            let _ = parse(&bytes);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse(&bytes);
+        let _ = parse(&file(&String::from_utf8_lossy(&bytes), &bytes));
+    }
+}
+
+fn shard(name: &str, value: f32) -> Vec<u8> {
+    let header = format!(r#"{{"{name}":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}}}"#);
+    file(&header, &value.to_le_bytes())
+}
+
+#[test]
+fn shards_are_read_together() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), "1.safetensors", &shard("a", 1.0));
+    written(folder.path(), "2.safetensors", &shard("b", 2.0));
+    let index = |map: &str| {
+        let text = format!(r#"{{"metadata":{{"total_size":8}},"weight_map":{map}}}"#);
+        written(
+            folder.path(),
+            "model.safetensors.index.json",
+            text.as_bytes(),
+        )
+    };
+    let set = open_sharded(&index(r#"{"a":"1.safetensors","b":"2.safetensors"}"#)).unwrap();
+    assert_eq!(set.floats("a").unwrap(), [1.0]);
+    assert_eq!(set.floats("b").unwrap(), [2.0]);
+    for (map, words) in [
+        (r#"{"a":"../1.safetensors"}"#, "no file name"),
+        (r#"{"a":"/etc/passwd"}"#, "no file name"),
+        (r#"{"a":""}"#, "no file name"),
+        (r#"{"a":7}"#, "no file name"),
+        (
+            r#"{"c":"1.safetensors"}"#,
+            "tensor c is in it, and it is not",
+        ),
+        (r#"[]"#, "no weight_map"),
+    ] {
+        let error = open_sharded(&index(map)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let error = open_sharded(&index(r#"{"a":"3.safetensors"}"#)).unwrap_err();
+    assert!(matches!(error, FileError::Io { .. }), "{error}");
+    written(folder.path(), "2.safetensors", &shard("a", 2.0));
+    let map = r#"{"a":"1.safetensors","b":"2.safetensors"}"#;
+    let error = open_sharded(&index(map)).unwrap_err();
+    assert!(error.to_string().contains("it is not"), "{error}");
+}

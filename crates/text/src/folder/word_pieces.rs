@@ -1,0 +1,105 @@
+//! Builds the tokenizer of a vocab.txt: WordPiece with BERT's normalizer. Devlin et al. 2019.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::added::AddedTokens;
+use super::files::{Files, broken, text_if_there};
+use super::parts::{Parts, class_and_separators};
+use super::roles::Roles;
+use crate::TextError;
+
+pub(super) fn build(
+    files: &Files,
+    roles: &Roles,
+    path: &Path,
+) -> Result<tokenizers::Tokenizer, TextError> {
+    let text = text_if_there(path)?.unwrap_or_default();
+    let vocabulary = read_vocabulary(path, &text)?;
+    let role = |key: &str| {
+        let missing = || files.undecided(format!("`{key}` is null, but a vocab.txt needs it"));
+        roles.text(key).ok_or_else(missing)
+    };
+    let unknown = role("unk_token")?;
+    if !vocabulary.contains_key(unknown) {
+        return Err(broken(
+            path,
+            format!("the unknown token {unknown:?} is not in it"),
+        ));
+    }
+    let normalizer = normalizer(files, &vocabulary)?;
+    let mut added = AddedTokens::new(vocabulary.clone());
+    added.add_from_folder(files, roles)?;
+    let parts = Parts {
+        model: json!({"type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocabulary}),
+        normalizer,
+        pre_tokenizer: json!({"type": "BertPreTokenizer"}),
+        post_processor: class_and_separators(
+            files,
+            &added,
+            role("cls_token")?,
+            role("sep_token")?,
+        )?,
+        decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+        added,
+    };
+    parts.build(path)
+}
+
+fn read_vocabulary(path: &Path, text: &str) -> Result<HashMap<String, u32>, TextError> {
+    let mut vocabulary = HashMap::new();
+    let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
+    for (line, id) in lines.zip(0u32..) {
+        let token = line.strip_suffix('\r').unwrap_or(line);
+        if token.is_empty() {
+            return Err(broken(path, format!("line {} is empty", id + 1)));
+        }
+        if let Some(first) = vocabulary.insert(token.to_owned(), id) {
+            let cause = format!(
+                "the token {token:?} is on line {} and again on line {}",
+                first + 1,
+                id + 1
+            );
+            return Err(broken(path, cause));
+        }
+    }
+    Ok(vocabulary)
+}
+
+fn normalizer(files: &Files, vocabulary: &HashMap<String, u32>) -> Result<Value, TextError> {
+    if files.flag("do_basic_tokenize")? == Some(false) {
+        return Err(files.undecided("`do_basic_tokenize` is false, which this program cannot do"));
+    }
+    if files.config.get("never_split").is_some_and(|words| {
+        words
+            .as_array()
+            .map_or(!words.is_null(), |words| !words.is_empty())
+    }) {
+        return Err(
+            files.undecided("`never_split` names words, which this program cannot keep whole")
+        );
+    }
+    let lowercase = match files.flag("do_lower_case")? {
+        Some(lowercase) => lowercase,
+        // The classes would lower-case the text, and then never find the words that have capitals.
+        None if vocabulary.keys().any(|token| has_capitals(token)) => {
+            return Err(files.undecided(
+                "vocab.txt has words with capital letters, and tokenizer_config.json does not say `do_lower_case`",
+            ));
+        }
+        None => true,
+    };
+    Ok(json!({
+        "type": "BertNormalizer", "clean_text": true, "lowercase": lowercase,
+        "handle_chinese_chars": files.flag("tokenize_chinese_chars")?.unwrap_or(true),
+        "strip_accents": files.flag("strip_accents")?,
+    }))
+}
+
+/// Whether a token is a word with a capital letter, other than a special token in brackets.
+fn has_capitals(token: &str) -> bool {
+    !token.starts_with(['[', '<']) && token.bytes().any(|byte| byte.is_ascii_uppercase())
+}

@@ -1,0 +1,218 @@
+//! SentencePiece models, read without trusting the file. Kudo and Richardson 2018.
+
+mod charsmap;
+mod merges;
+mod protobuf;
+
+use std::collections::HashMap;
+
+use protobuf::{Field, Fields};
+
+pub(crate) use charsmap::check_charsmap;
+pub(crate) use merges::merges;
+
+/// Far above the largest vocabularies in use.
+const MOST_PIECES: usize = 4_000_000;
+/// Trainers stop at 16 characters by default; finding merges takes the square of this.
+const LONGEST_PIECE: usize = 2_048;
+
+/// What a piece is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PieceKind {
+    Normal,
+    Unknown,
+    Control,
+    UserDefined,
+    Byte,
+    Unused,
+}
+
+/// A row of the vocabulary; its place is its id.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) text: String,
+    pub(crate) score: f64,
+    pub(crate) kind: PieceKind,
+}
+
+/// How text is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Algorithm {
+    /// The most probable pieces. Kudo 2018.
+    Unigram,
+    /// Pairs are joined, the best first. Sennrich et al. 2016.
+    BytePairs,
+}
+
+/// A model file, as far as tokenizing needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct PieceModel {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) byte_fallback: bool,
+    pub(crate) unknown: usize,
+    pub(crate) unknown_piece: String,
+    /// Rules that replace characters, as [`check_charsmap`] describes; empty for none.
+    pub(crate) charsmap: Vec<u8>,
+    pub(crate) dummy_prefix: bool,
+}
+
+impl PieceModel {
+    /// Reads the file's bytes. An error says what is wrong with them.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut model = Self {
+            pieces: Vec::new(),
+            algorithm: Algorithm::Unigram,
+            byte_fallback: false,
+            unknown: 0,
+            unknown_piece: "<unk>".to_owned(),
+            charsmap: Vec::new(),
+            dummy_prefix: true,
+        };
+        for field in Fields::new(bytes) {
+            match field? {
+                Field::Bytes(1, bytes) if model.pieces.len() < MOST_PIECES => {
+                    model.pieces.push(piece(bytes)?)
+                }
+                Field::Bytes(1, _) => return Err(format!("it has more than {MOST_PIECES} pieces")),
+                Field::Bytes(2, bytes) => model.read_trainer(bytes)?,
+                Field::Bytes(3, bytes) => model.read_normalizer(bytes)?,
+                Field::Bytes(5, bytes) => refuse_denormalizer(bytes)?,
+                // The self test and fields that a later version may add.
+                _ => {}
+            }
+        }
+        model.check()?;
+        Ok(model)
+    }
+
+    fn read_trainer(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for field in Fields::new(bytes) {
+            match field? {
+                Field::Number(3, 1) => self.algorithm = Algorithm::Unigram,
+                Field::Number(3, 2) => self.algorithm = Algorithm::BytePairs,
+                Field::Number(3, kind) => {
+                    return Err(format!(
+                        "its model type {kind} is neither unigram (1) nor bpe (2)"
+                    ));
+                }
+                Field::Number(24, on) if on != 0 => {
+                    return Err("it has spaces after words (treat_whitespace_as_suffix), which is not supported".to_owned());
+                }
+                Field::Number(35, on) => self.byte_fallback = on != 0,
+                Field::Number(40, id) => {
+                    self.unknown =
+                        usize::try_from(id).map_err(|_| "its unknown id is negative".to_owned())?;
+                }
+                Field::Bytes(45, bytes) => self.unknown_piece = text(bytes)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_normalizer(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for field in Fields::new(bytes) {
+            match field? {
+                Field::Bytes(2, bytes) => self.charsmap = bytes.to_vec(),
+                Field::Number(3, on) => self.dummy_prefix = on != 0,
+                Field::Number(5, 0) => {
+                    return Err(
+                        "it keeps spaces as they are (escape_whitespaces), which is not supported"
+                            .to_owned(),
+                    );
+                }
+                // Whether extra whitespace is removed (4): the arrangements of Hugging Face fix it themselves.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let mut seen = HashMap::with_capacity(self.pieces.len());
+        for (id, piece) in self.pieces.iter().enumerate() {
+            if let Some(first) = seen.insert(piece.text.as_str(), id) {
+                return Err(format!(
+                    "the piece {:?} has the id {first} and again {id}",
+                    piece.text
+                ));
+            }
+        }
+        match self.pieces.get(self.unknown) {
+            None => {
+                return Err(format!(
+                    "its unknown id {} is outside its {} pieces",
+                    self.unknown,
+                    self.pieces.len()
+                ));
+            }
+            Some(piece) if piece.kind != PieceKind::Unknown || piece.text != self.unknown_piece => {
+                return Err(format!(
+                    "its unknown id {} stands for the piece {:?}",
+                    self.unknown, piece.text
+                ));
+            }
+            Some(_) => {}
+        }
+        check_charsmap(&self.charsmap)
+    }
+}
+
+fn piece(bytes: &[u8]) -> Result<Piece, String> {
+    let mut piece = Piece {
+        text: String::new(),
+        score: 0.0,
+        kind: PieceKind::Normal,
+    };
+    for field in Fields::new(bytes) {
+        match field? {
+            Field::Bytes(1, bytes) => piece.text = text(bytes)?,
+            Field::Float(2, score) => piece.score = f64::from(score),
+            Field::Number(3, kind) => piece.kind = piece_kind(kind)?,
+            _ => {}
+        }
+    }
+    if piece.text.is_empty() || piece.text.len() > LONGEST_PIECE {
+        return Err(format!(
+            "a piece has {} bytes; 1 to {LONGEST_PIECE} are allowed",
+            piece.text.len()
+        ));
+    }
+    if !piece.score.is_finite() {
+        return Err(format!(
+            "the score of the piece {:?} is not a finite number",
+            piece.text
+        ));
+    }
+    Ok(piece)
+}
+
+fn piece_kind(kind: u64) -> Result<PieceKind, String> {
+    Ok(match kind {
+        1 => PieceKind::Normal,
+        2 => PieceKind::Unknown,
+        3 => PieceKind::Control,
+        4 => PieceKind::UserDefined,
+        5 => PieceKind::Unused,
+        6 => PieceKind::Byte,
+        other => return Err(format!("a piece has the kind {other}; 1 to 6 are known")),
+    })
+}
+
+fn text(bytes: &[u8]) -> Result<String, String> {
+    std::str::from_utf8(bytes)
+        .map(str::to_owned)
+        .map_err(|_| "a text in it is not UTF-8".to_owned())
+}
+
+fn refuse_denormalizer(bytes: &[u8]) -> Result<(), String> {
+    for field in Fields::new(bytes) {
+        if matches!(field?, Field::Bytes(2, rules) if !rules.is_empty()) {
+            return Err(
+                "it rewrites decoded text (denormalizer_spec), which is not supported".to_owned(),
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Chat templates against Hugging Face's rendering, and templates that fail.
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use attentive_text::{ChatEnd, ChatMessage, ChatTemplates};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Case {
+    template: String,
+    messages: Vec<ChatMessage>,
+    generation_prompt: bool,
+    text: Option<String>,
+    error: Option<String>,
+}
+
+#[test]
+fn conversations_are_rendered_as_hugging_face_does() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/folders/chat");
+    let cases = std::fs::read(folder.join("expected_chats.json"))
+        .expect("a file of reference/tokenizers_of_folders.py");
+    let cases: Vec<Case> = serde_json::from_slice(&cases).expect("cases");
+    let templates = ChatTemplates::of_folder(&folder)
+        .expect("a good folder")
+        .expect("templates");
+    assert_eq!(
+        templates.names().collect::<Vec<_>>(),
+        ["default", "llama_2", "python"]
+    );
+    for case in cases {
+        let end = if case.generation_prompt {
+            ChatEnd::AwaitsAnswer
+        } else {
+            ChatEnd::Complete
+        };
+        let rendered = templates.render(Some(&case.template), &case.messages, end);
+        match (rendered, case.text, case.error) {
+            (Ok(found), Some(text), None) => assert_eq!(found, text, "{}", case.template),
+            (Err(found), None, Some(error)) => {
+                assert!(found.to_string().contains(&error), "{found}")
+            }
+            (found, text, error) => {
+                panic!("{}: {found:?}, but {text:?} or {error:?}", case.template)
+            }
+        }
+    }
+}
+
+fn folder(config: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("tokenizer_config.json"), config).expect("writing");
+    folder
+}
+
+/// What a template gives, or its error's sentence without the folder.
+fn render(template: &str) -> String {
+    let config = serde_json::json!({"chat_template": template, "eos_token": "</s>"}).to_string();
+    let folder = folder(&config);
+    let templates = ChatTemplates::of_folder(folder.path())
+        .expect("a good folder")
+        .expect("a template");
+    let messages = [ChatMessage {
+        role: "user".to_owned(),
+        content: "Hi".to_owned(),
+    }];
+    let now = UNIX_EPOCH + Duration::from_secs(1_735_689_599);
+    match templates.render_at(None, &messages, ChatEnd::AwaitsAnswer, now) {
+        Ok(text) => text,
+        Err(error) => error
+            .to_string()
+            .replace(&folder.path().display().to_string(), "DIR"),
+    }
+}
+
+#[test]
+fn the_date_is_given() {
+    assert_eq!(
+        render("{{ strftime_now('%d %b %Y') }}{{ eos_token }}"),
+        "31 Dec 2024</s>"
+    );
+}
+
+#[test]
+fn failures_are_sentences() {
+    insta::assert_snapshot!(render("{{ raise_exception('Only\nsystem messages') }}"), @"the chat template of DIR/tokenizer_config.json failed (Only system messages, in line 1); check the messages and the template");
+    insta::assert_snapshot!(render("a\n{% for x in messages %}"), @"the chat template of DIR/tokenizer_config.json failed (syntax error: unexpected end of input, expected end of block, in line 2); check the messages and the template");
+    insta::assert_snapshot!(render("{{ missing.field }}"), @"the chat template of DIR/tokenizer_config.json failed (undefined value, in line 1); check the messages and the template");
+    insta::assert_snapshot!(render("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"), @"the chat template of DIR/tokenizer_config.json failed (engine ran out of fuel, in line 1); check the messages and the template");
+}
+
+#[test]
+fn the_file_comes_before_the_setting() {
+    let folder = folder(r#"{"chat_template": "setting"}"#);
+    std::fs::write(
+        folder.path().join("chat_template.jinja"),
+        "file {{ bos_token is defined }}\n",
+    )
+    .expect("writing");
+    let templates = ChatTemplates::of_folder(folder.path())
+        .expect("a good folder")
+        .expect("a template");
+    assert_eq!(
+        templates
+            .render(None, &[], ChatEnd::Complete)
+            .expect("a text"),
+        "file False"
+    );
+    let error = templates
+        .render(Some("tools"), &[], ChatEnd::Complete)
+        .expect_err("no such template");
+    assert!(
+        error
+            .to_string()
+            .contains(r#"there is no template called "tools", only default"#),
+        "{error}"
+    );
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    for config in [
+        r#"{"chat_template": 3}"#,
+        r#"{"chat_template": [{"name": "x"}]}"#,
+        "{",
+        "[]",
+    ] {
+        assert!(
+            ChatTemplates::of_folder(folder(config).path()).is_err(),
+            "{config}"
+        );
+    }
+    for config in ["{}", r#"{"chat_template": null}"#] {
+        assert!(
+            ChatTemplates::of_folder(folder(config).path())
+                .expect("no template")
+                .is_none()
+        );
+    }
+}

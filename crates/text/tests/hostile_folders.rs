@@ -1,0 +1,248 @@
+//! Folders that are damaged or say too little: always a sentence, never a panic and never a guess.
+
+use std::path::{Path, PathBuf};
+
+use attentive_text::{TextError, Tokenizer};
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/folders")
+        .join(name)
+}
+
+/// A copy of a folder, without what was expected of it.
+fn copy(name: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    for entry in std::fs::read_dir(folder(name)).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        if !path.ends_with("expected.json") {
+            std::fs::copy(&path, copy.path().join(path.file_name().expect("a name")))
+                .expect("copying");
+        }
+    }
+    copy
+}
+
+fn write(folder: &tempfile::TempDir, name: &str, contents: impl AsRef<[u8]>) {
+    std::fs::write(folder.path().join(name), contents).expect("writing");
+}
+
+fn remove(folder: &tempfile::TempDir, names: &[&str]) {
+    for name in names {
+        std::fs::remove_file(folder.path().join(name)).expect("removing");
+    }
+}
+
+/// The error's sentence, with the folder cut out of it.
+fn sentence(folder: &tempfile::TempDir) -> String {
+    let error = Tokenizer::of_folder(folder.path()).expect_err("the folder is wrong");
+    error
+        .to_string()
+        .replace(&folder.path().display().to_string(), "DIR")
+}
+
+/// The sentence after `old` in the file became `new`.
+fn edited(name: &str, file: &str, old: &str, new: &str) -> String {
+    let folder = copy(name);
+    let text = std::fs::read_to_string(folder.path().join(file)).expect("a text file");
+    assert!(text.contains(old), "{old:?} is not in {file}");
+    write(&folder, file, text.replacen(old, new, 1));
+    sentence(&folder)
+}
+
+#[test]
+fn no_tokenizer_is_none() {
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    write(&empty, "config.json", "not read");
+    assert!(
+        Tokenizer::of_folder(empty.path())
+            .expect("nothing wrong")
+            .is_none()
+    );
+    let error = Tokenizer::of_folder(&empty.path().join("gone"));
+    assert!(matches!(error, Err(TextError::NotAFolder { .. })));
+}
+
+#[test]
+fn broken_word_pieces() {
+    insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "[CLS]\n[CLS]\n"), @r#"DIR/vocab.txt cannot be used (the token "[CLS]" is on line 3 and again on line 4); download or export the tokenizer again"#);
+    insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "\n"), @"DIR/vocab.txt cannot be used (line 3 is empty); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[UNK]\n", "unk\n"), @r#"DIR/vocab.txt cannot be used (the unknown token "[UNK]" is not in it); download or export the tokenizer again"#);
+    insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "\"do_lower_case\": false,", ""), @"the tokenizer of DIR cannot be built for certain (vocab.txt has words with capital letters, and tokenizer_config.json does not say `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "false,", "3,"), @"DIR/tokenizer_config.json cannot be used (`do_lower_case` is not true or false); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "roformer", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "{", "{ 5"), @"DIR/tokenizer_config.json cannot be used (it is not JSON: key must be a string at line 1 column 3); download or export the tokenizer again");
+}
+
+#[test]
+fn broken_byte_pairs() {
+    insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":1,\"!\":2"), @r#"DIR/vocab.json cannot be used (the token "!" is in it twice at line 1 column 30); download or export the tokenizer again"#);
+    insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":2"), @"DIR/vocab.json cannot be used (its ids are not 0, 1, 2 and so on, each once); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":-1"), @"DIR/vocab.json cannot be used (invalid value: integer `-1`, expected u32 at line 1 column 25); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("gpt2", "merges.txt", "h e\n", "h e e\n"), @"DIR/merges.txt cannot be used (line 3 is not two tokens with a space between them); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("gpt2", "merges.txt", "h e\n", "h e\nh e\n"), @"DIR/merges.txt cannot be used (line 4 repeats an earlier line); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("gpt2", "merges.txt", "h e\n", "h zz\n"), @"DIR/merges.txt cannot be used (line 3 joins tokens that are not in vocab.json); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("gpt2", "merges.txt", "#version", "version"), @"DIR/merges.txt cannot be used (its first line is not `#version: ...`); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("bart", "tokenizer_config.json", "\"318\"", "\"319\""), @r#"the tokenizer of DIR cannot be built for certain (the added token "zzyzx" should have the id 319, but its place in the vocabulary is 318); add its tokenizer.json or complete its tokenizer_config.json"#);
+    let folder = copy("gpt2");
+    remove(&folder, &["merges.txt"]);
+    insta::assert_snapshot!(sentence(&folder), @"the file DIR/merges.txt does not exist; check the path");
+    remove(&folder, &["vocab.json"]);
+    write(&folder, "merges.txt", "#version: 0.2\n");
+    insta::assert_snapshot!(sentence(&folder), @"DIR/merges.txt cannot be used (there is no vocab.json beside it); download or export the tokenizer again");
+}
+
+#[test]
+fn what_is_not_said_is_not_guessed() {
+    for (name, files) in [
+        ("gpt2", vec!["tokenizer_config.json"]),
+        ("albert", vec!["tokenizer_config.json"]),
+        ("xlm_roberta", vec!["config.json"]),
+        ("bert_cased", vec!["config.json"]),
+        (
+            "llama",
+            vec!["tokenizer_config.json", "special_tokens_map.json"],
+        ),
+    ] {
+        let folder = copy(name);
+        remove(&folder, &files);
+        let error = Tokenizer::of_folder(folder.path()).expect_err(name);
+        assert!(
+            matches!(error, TextError::UndecidedTokenizer { .. }),
+            "{name}: {error}"
+        );
+    }
+    let folder = copy("t5_plain");
+    std::fs::copy(
+        folder.path().join("spiece.model"),
+        folder.path().join("tokenizer.model"),
+    )
+    .expect("copying");
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (it holds more than one SentencePiece model); add its tokenizer.json or complete its tokenizer_config.json");
+    let folder = copy("t5_plain");
+    write(
+        &folder,
+        "tokenizer_config.json",
+        r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#,
+    );
+    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "PreTrainedTokenizerFast", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    write(
+        &folder,
+        "tokenizer_config.json",
+        r#"{"tokenizer_class": "BertTokenizer"}"#,
+    );
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (its tokenizer needs a vocab.txt, which is not there); add its tokenizer.json or complete its tokenizer_config.json");
+}
+
+/// Text that walks through tables: every rule of the test models, and more.
+const TEXT: &str = " The ﬁne ＡＢＣ café e\u{301} 日本 🦀\t\n <s> [MASK] 3,000 \u{200b}\u{a0}zz";
+
+/// Loads a damaged model. If it loads, it must also be able to encode and decode.
+fn try_model(folder: &tempfile::TempDir, file: &str, bytes: &[u8]) {
+    write(folder, file, bytes);
+    if let Ok(Some(tokenizer)) = Tokenizer::of_folder(folder.path())
+        && let Ok(encoded) = tokenizer.encode_pair(TEXT, "two", None)
+    {
+        tokenizer
+            .decode(&encoded.ids)
+            .expect("ids of the tokenizer itself");
+    }
+}
+
+#[test]
+fn damaged_piece_models_never_panic() {
+    for (name, file) in [
+        ("t5", "spiece.model"),
+        ("reformer", "spiece.model"),
+        ("llama", "tokenizer.model"),
+    ] {
+        let folder = copy(name);
+        let bytes = std::fs::read(folder.path().join(file)).expect("a model");
+        for length in (0..bytes.len()).step_by(31) {
+            try_model(&folder, file, &bytes[..length]);
+        }
+        // Prime, so that all bits and all kinds of fields get their turn.
+        for place in (0..bytes.len()).step_by(13) {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 1 << (place / 13 % 8);
+            try_model(&folder, file, &flipped);
+        }
+    }
+}
+
+#[test]
+fn damaged_character_rules_never_panic() {
+    let folder = copy("t5");
+    let bytes = std::fs::read(folder.path().join("spiece.model")).expect("a model");
+    // The trie of the rules begins with its length in bytes: 1024.
+    let start = bytes
+        .windows(5)
+        .position(|window| window == [0, 4, 0, 0, 0])
+        .expect("the rules");
+    for place in start..start + 260 {
+        let mut flipped = bytes.clone();
+        flipped[place] ^= 1 << (place * 3 % 8);
+        try_model(&folder, "spiece.model", &flipped);
+    }
+}
+
+#[test]
+fn damaged_piece_models_are_named() {
+    let folder = copy("t5");
+    let bytes = std::fs::read(folder.path().join("spiece.model")).expect("a model");
+    write(&folder, "spiece.model", &bytes[..bytes.len() - 3]);
+    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it ends in the middle of a field); download or export the tokenizer again");
+    write(&folder, "spiece.model", b"");
+    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (its unknown id 0 is outside its 0 pieces); download or export the tokenizer again");
+    write(
+        &folder,
+        "spiece.model",
+        b"version https://git-lfs.github.com/spec/v1\n",
+    );
+    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it has a field of the kind 6, so it is not a SentencePiece model); download or export the tokenizer again");
+    write(
+        &folder,
+        "spiece.model",
+        [&bytes[..], &[0x0A, 3, 0x0A, 1, b's']].concat(),
+    );
+    insta::assert_snapshot!(sentence(&folder), @r#"DIR/spiece.model cannot be used (the piece "s" has the id 4 and again 122); download or export the tokenizer again"#);
+}
+
+#[test]
+fn broken_json_is_named() {
+    for name in [
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "config.json",
+    ] {
+        for contents in ["", "{", "[]", "{\"a\": }", "\u{0}", "3"] {
+            let folder = copy("t5_plain");
+            write(&folder, name, contents);
+            let sentence = sentence(&folder);
+            assert!(
+                sentence.starts_with(&format!("DIR/{name} cannot be used")),
+                "{sentence}"
+            );
+        }
+    }
+    let folder = copy("roberta");
+    write(&folder, "special_tokens_map.json", r#"{"mask_token": 3}"#);
+    insta::assert_snapshot!(sentence(&folder), @"DIR/special_tokens_map.json cannot be used (`mask_token` is not a token); download or export the tokenizer again");
+    let folder = copy("reformer");
+    write(&folder, "added_tokens.json", r#"{"x": "y"}"#);
+    insta::assert_snapshot!(sentence(&folder), @r#"DIR/added_tokens.json cannot be used (the id of "x" is not a whole number); download or export the tokenizer again"#);
+    let folder = copy("t5_plain");
+    write(
+        &folder,
+        "tokenizer_config.json",
+        r#"{"extra_ids": 4000000000}"#,
+    );
+    insta::assert_snapshot!(sentence(&folder), @"DIR/tokenizer_config.json cannot be used (`extra_ids` is 4000000000; at most 100000 are allowed); download or export the tokenizer again");
+    write(
+        &folder,
+        "tokenizer_config.json",
+        r#"{"padding_side": "up"}"#,
+    );
+    insta::assert_snapshot!(sentence(&folder), @r#"DIR/tokenizer_config.json cannot be used (`padding_side` is neither "left" nor "right"); download or export the tokenizer again"#);
+}

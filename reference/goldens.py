@@ -272,7 +272,10 @@ def make_dtypes(source: Path, folder: Path) -> None:
     golden = {"input_ids": input_ids}
     for name, dtype in [("float16", torch.float16), ("bfloat16", torch.bfloat16)]:
         path = folder / f"{name}.safetensors"
-        save_tensors({key: tensor.to(dtype) for key, tensor in weights.items()}, path)
+        halves = {key: tensor.to(dtype) for key, tensor in weights.items()}
+        save_tensors(halves, path)
+        # The same as PyTorch saves it, in the layout of today and in the one before 1.6.
+        torch.save(halves, folder / f"{name}.bin", _use_new_zipfile_serialization=name == "float16")
         widened = {key: tensor.float() for key, tensor in load_file(path).items()}
         unmatched = model.load_state_dict(widened, strict=False)
         assert unmatched.missing_keys == ["lm_head.weight"] and not unmatched.unexpected_keys, unmatched

@@ -32,6 +32,8 @@ pub enum Command {
     Info(Info),
     /// One forward pass, from tensors to tensors, named as Hugging Face names them.
     Forward(Forward),
+    /// Show the tokens of a text, or the text of tokens.
+    Tokenize(Tokenize),
     /// List the built-in recipes, or print one.
     Recipes(Recipes),
     /// Print the completions of a shell.
@@ -174,6 +176,35 @@ pub struct Forward {
     pub attentions: bool,
     #[command(flatten)]
     pub device: DeviceArgument,
+}
+
+/// Show the tokens of a text, or the text of tokens.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  attentive tokenize runs/stories \"Once upon a time\"
+  attentive tokenize runs/stories --json < lines.txt
+  attentive tokenize runs/stories --ids 0,17,42")]
+pub struct Tokenize {
+    /// A model folder
+    pub model: PathBuf,
+    /// The texts [default: the lines of standard input]
+    #[arg(value_name = "TEXT", conflicts_with = "ids")]
+    pub texts: Vec<String>,
+    /// A second text for each, as models of pairs of texts read them
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with = "ids",
+        allow_hyphen_values = true
+    )]
+    pub pair: Option<String>,
+    /// Ids whose text to show, instead of texts
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    pub ids: Vec<u32>,
+    /// Print a JSON object per text
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// List the built-in recipes, or print one.

@@ -1,6 +1,30 @@
 //! What the program reads besides files of the library: standard input and recipes.
 
+use std::io::{IsTerminal, Read};
+
+use anyhow::{Context, Result};
+
 use crate::failure::Usage;
+
+/// All of standard input; nothing where it is a terminal, on which nobody would know that they are waited for.
+pub fn standard_input() -> Result<Option<String>> {
+    if std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .read_to_end(&mut bytes)
+        .context("standard input")?;
+    Ok(Some(utf8("standard input", bytes)?))
+}
+
+/// The lines of standard input.
+pub fn lines_of_standard_input() -> Result<Vec<String>> {
+    let text = standard_input()?.ok_or_else(|| {
+        Usage("there is no text; give one, or pipe lines into standard input".to_owned())
+    })?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
 
 /// Bytes as text; the error says where they are none.
 pub fn utf8(place: &str, bytes: Vec<u8>) -> Result<String, Usage> {

@@ -1,7 +1,7 @@
 //! A file mapped into memory: its bytes are read by the system when they are first looked at.
 
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -31,6 +31,26 @@ impl Mapped {
             path: path.to_owned(),
             bytes,
         })
+    }
+
+    /// Lets go of the memory that some bytes take; they are read again when they are looked at again.
+    pub(crate) fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        {
+            // SAFETY: the map is of a file and only read, so what is let go comes back from the file.
+            #[allow(unsafe_code)]
+            let released = unsafe {
+                self.bytes.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    bytes.start,
+                    bytes.len(),
+                )
+            };
+            // A hint: without it a model merely takes more memory while it is loaded.
+            let _ = released;
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
     }
 
     /// The file.

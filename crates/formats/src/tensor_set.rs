@@ -23,10 +23,7 @@ impl TensorSet {
         let number = self.files.len();
         for (name, entry) in entries {
             if self.entries.contains_key(&name) {
-                return Err(file.broken(format!(
-                    "tensor {} is there a second time",
-                    shown(&name)
-                )));
+                return Err(file.broken(format!("tensor {} is there a second time", shown(&name))));
             }
             self.entries.insert(name, (number, entry));
         }
@@ -62,8 +59,11 @@ impl TensorSet {
 
     /// A tensor as f32, its rows following each other; none where it is missing or holds whole numbers.
     pub fn floats(&self, name: &str) -> Option<Vec<f32>> {
-        let entry = self.entry(name)?;
-        Some(in_order(entry, entry.kind.floats(self.bytes(name)?)?))
+        let (file, entry) = self.entries.get(name)?;
+        let floats = in_order(entry, entry.kind.floats(self.bytes(name)?)?);
+        // A model is read once, tensor by tensor; the file's bytes need not stay beside the numbers made of them.
+        self.files[*file].release(entry.bytes.clone());
+        Some(floats)
     }
 
     /// A tensor as i64, its rows following each other; none where it is missing or holds floats.

@@ -1,5 +1,6 @@
 //! Model folders: what is saved loads again as the same model, and what does not fit is told all at once.
 
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{self, SpecialTokens, model_tensors, write_tensors};
@@ -82,6 +83,34 @@ fn saving_a_loaded_model_gives_the_tensors_that_were_loaded() {
             );
         }
     }
+}
+
+#[test]
+fn weights_in_several_files_load_as_one() {
+    let whole = fixture("gpt2");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(whole.join("config.json"), folder.path().join("config.json")).unwrap();
+    let file = checkpoint::TensorFile::open(&whole.join("model.safetensors")).unwrap();
+    let mut shards = [BTreeMap::new(), BTreeMap::new()];
+    let mut weight_map = serde_json::Map::new();
+    for (index, name) in file.names().into_iter().enumerate() {
+        let shape = file.shape(&name).unwrap().to_vec();
+        let data = TensorData::new(file.floats(&name).unwrap(), shape);
+        let shard = format!("model-{}.safetensors", index % 2);
+        weight_map.insert(name.clone(), shard.into());
+        shards[index % 2].insert(name, data);
+    }
+    for (index, tensors) in shards.into_iter().enumerate() {
+        let path = folder.path().join(format!("model-{index}.safetensors"));
+        write_tensors(&path, tensors, HashMap::new()).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": weight_map }).to_string();
+    std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+    let load = |folder: &Path| checkpoint::load(folder, &Device::flex()).unwrap().0;
+    assert_eq!(
+        model_tensors(&load(folder.path())),
+        model_tensors(&load(&whole))
+    );
 }
 
 #[test]
@@ -257,9 +286,18 @@ fn broken_folders_are_told_in_a_sentence() {
     check("weights are empty", &|folder| {
         std::fs::write(folder.join("model.safetensors"), []).unwrap();
     });
-    check("weights in shards", &|folder| {
+    check("an index that is none", &|folder| {
         let path = folder.join("model.safetensors");
         std::fs::rename(&path, folder.join("model.safetensors.index.json")).unwrap();
+    });
+    check("a shard that is missing", &|folder| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+        let index = r#"{"weight_map":{"wte.weight":"model-00001-of-00002.safetensors"}}"#;
+        std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+    });
+    check("a pickle that is none", &|folder| {
+        let path = folder.join("model.safetensors");
+        std::fs::rename(&path, folder.join("pytorch_model.bin")).unwrap();
     });
     check("unknown type", &|folder| {
         change_config(folder, |words| words["model_type"] = "mamba".into())

@@ -208,14 +208,19 @@ fn gradients(model: &LanguageModel, loss: &Tensor<1>) -> BTreeMap<String, Tensor
 
 #[test]
 fn half_precision_files_load() {
-    for kind in ["float16", "bfloat16"] {
+    for (kind, end, name) in [
+        ("float16", "safetensors", "model.safetensors"),
+        ("bfloat16", "safetensors", "model.safetensors"),
+        ("float16", "bin", "pytorch_model.bin"),
+        ("bfloat16", "bin", "pytorch_model.bin"),
+    ] {
         let source = fixture("gpt2-dtypes");
         let folder = tempfile::tempdir().unwrap();
         let copy = |from: String, to: &str| {
             std::fs::copy(source.join(from), folder.path().join(to)).unwrap();
         };
         copy("config.json".to_owned(), "config.json");
-        copy(format!("{kind}.safetensors"), "model.safetensors");
+        copy(format!("{kind}.{end}"), name);
         copy("golden.safetensors".to_owned(), "golden.safetensors");
         let (model, _) = checkpoint::load(folder.path(), &Device::flex()).unwrap();
         let file = TensorFile::open(&folder.path().join("golden.safetensors")).unwrap();
@@ -224,6 +229,6 @@ fn half_precision_files_load() {
         let logits = model.forward(Input::new(ids), Extras::default()).logits;
         let theirs = file.floats(&format!("{kind}.logits")).unwrap();
         let apart = difference(&numbers(logits.into_data()), &theirs);
-        assert!(apart < 1e-5, "{kind}: logits differ by {apart}");
+        assert!(apart < 1e-5, "{kind}.{end}: logits differ by {apart}");
     }
 }

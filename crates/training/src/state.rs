@@ -50,10 +50,9 @@ impl State {
     /// Opens what [`State::save`] wrote.
     pub fn open(path: &Path) -> Result<SavedState, TrainingError> {
         let file = TensorFile::open(path).map_err(|error| unusable(path, error))?;
-        let words = file.metadata().remove(KEY);
+        let words = file.metadata().get(KEY);
         let words = words.ok_or_else(|| broken(path, "it holds no state".to_owned()))?;
-        let state =
-            serde_json::from_str(&words).map_err(|error| broken(path, error.to_string()))?;
+        let state = serde_json::from_str(words).map_err(|error| broken(path, error.to_string()))?;
         Ok(SavedState {
             path: path.to_owned(),
             file,

@@ -1,12 +1,12 @@
 //! `attentive generate MODEL`
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
 use attentive::model::{LanguageModel, checkpoint};
 use attentive::text::Tokenizer;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::arguments::Generate;
 use crate::failure::Usage;
-use crate::input::utf8;
+use crate::input::standard_input;
 
 /// Continues a text, streaming it.
 pub fn run(arguments: Generate) -> Result<ExitCode> {
@@ -33,7 +33,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     }
     let device = attentive::tensor::device(&arguments.device.device)?;
     let (model, description) = checkpoint::load(&arguments.model, &device)?;
-    let tokenizer = load_tokenizer(&arguments.model)?;
+    let tokenizer = Tokenizer::of_folder(&arguments.model)?;
     if tokenizer.is_none() && !arguments.stop.is_empty() {
         return Err(no_tokenizer(&arguments.model, "--stop").into());
     }
@@ -111,16 +111,10 @@ fn stream(
     Ok(())
 }
 
-/// The tokenizer of a model folder, if it has one.
-fn load_tokenizer(folder: &Path) -> Result<Option<Tokenizer>> {
-    let path = folder.join("tokenizer.json");
-    Ok(path.exists().then(|| Tokenizer::load(&path)).transpose()?)
-}
-
 fn no_tokenizer(folder: &Path, what: &str) -> Usage {
     let folder = folder.display();
     Usage(format!(
-        "{folder} has no tokenizer.json, which {what} needs; give the prompt as --ids 1,2,3"
+        "{folder} has no tokenizer, which {what} needs; give the prompt as --ids 1,2,3"
     ))
 }
 
@@ -142,14 +136,9 @@ fn prompt_text(arguments: &Generate) -> Result<String> {
     if let Some(prompt) = &arguments.prompt {
         return Ok(prompt.clone());
     }
-    if std::io::stdin().is_terminal() {
+    let Some(mut text) = standard_input()? else {
         return Ok(String::new());
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .read_to_end(&mut bytes)
-        .context("standard input")?;
-    let mut text = utf8("standard input", bytes)?;
+    };
     // The newline that `echo` adds is not meant.
     let length = text.trim_end_matches(['\r', '\n']).len();
     text.truncate(length);

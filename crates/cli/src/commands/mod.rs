@@ -5,6 +5,7 @@ mod forward;
 mod generate;
 mod info;
 mod recipes;
+mod tokenize;
 mod train;
 
 use std::io::Write;
@@ -25,6 +26,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Generate(arguments)) => generate::run(arguments),
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Forward(arguments)) => forward::run(arguments),
+        Some(Command::Tokenize(arguments)) => tokenize::run(arguments),
         Some(Command::Recipes(arguments)) => recipes::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
     }

@@ -4,4 +4,5 @@ mod forward;
 mod program;
 mod resume;
 mod screens;
+mod tokenize;
 mod training;

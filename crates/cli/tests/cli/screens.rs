@@ -16,6 +16,7 @@ fn help() {
         "generate",
         "info",
         "forward",
+        "tokenize",
         "recipes",
         "completions",
     ] {

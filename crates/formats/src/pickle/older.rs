@@ -6,8 +6,8 @@ use std::ops::Range;
 use crate::Entry;
 use crate::pickle::cursor::Cursor;
 use crate::pickle::machine::{Built, run};
-use crate::pickle::value::{Content, Storage, Value};
 use crate::pickle::state;
+use crate::pickle::value::{Content, Storage, Value};
 use crate::shown::shown;
 
 /// 0x1950a86a20f9469cfc6c, the lowest byte first.

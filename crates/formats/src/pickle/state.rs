@@ -6,8 +6,8 @@ use std::ops::Range;
 use crate::Entry;
 use crate::pickle::layout::{self, Window};
 use crate::pickle::machine::Built;
-use crate::shown::shown;
 use crate::pickle::value::{Storage, Tensor, Value};
+use crate::shown::shown;
 
 /// Under which keys training programs keep the tensors beside other things.
 const WRAPPERS: [&str; 2] = ["state_dict", "model"];

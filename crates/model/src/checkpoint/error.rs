@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use attentive_formats::FileError;
+
 /// Why a model folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
@@ -55,17 +57,20 @@ pub enum CheckpointError {
         problems: TensorProblems,
     },
     /// The folder has a config.json and no weights.
-    #[error("{folder} has no model.safetensors yet; wait for the first save of its run, or fetch the file", folder = folder.display())]
+    #[error("{folder} has no weights (model.safetensors, pytorch_model.bin, or an index of several) yet; wait for the first save of its run, or fetch them", folder = folder.display())]
     NoWeights {
         /// The folder.
         folder: PathBuf,
     },
-    /// The weights are split over several files.
-    #[error("{folder} holds its weights in several files, which is not supported yet; save it as one model.safetensors", folder = folder.display())]
-    Sharded {
-        /// The folder.
-        folder: PathBuf,
-    },
+}
+
+impl From<FileError> for CheckpointError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Io { path, source } => Self::Io { path, source },
+            FileError::Broken { path, problem } => Self::Broken { path, problem },
+        }
+    }
 }
 
 /// All that is wrong between a model and a file of tensors.

@@ -1,4 +1,5 @@
-//! Model folders in Hugging Face's layout: `config.json`, `model.safetensors`, `generation_config.json`.
+//! Model folders in Hugging Face's layout: `config.json`, `model.safetensors` (or several files under an index, or PyTorch's
+//! older ones), `generation_config.json`.
 //!
 //! A `Format` is a config reader, a config writer and a table of tensor names; both directions come from the one
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
@@ -84,19 +85,14 @@ pub fn load(
             problem: error.to_string(),
         }
     })?;
-    let path = folder.join("model.safetensors");
-    if !path.exists() {
-        let folder = folder.to_owned();
-        return Err(match folder.join("model.safetensors.index.json").exists() {
-            true => CheckpointError::Sharded { folder },
-            false => CheckpointError::NoWeights { folder },
-        });
-    }
-    let file = TensorFile::open(&path)?;
+    let file = TensorFile::of_folder(folder)?;
     let values = format
         .table
         .read(&parameters(&model), &file)
-        .map_err(|problems| CheckpointError::Tensors { path, problems })?;
+        .map_err(|problems| CheckpointError::Tensors {
+            path: file.path().to_owned(),
+            problems,
+        })?;
     Ok((replace_parameters(model, values), description))
 }
 

@@ -61,16 +61,15 @@ impl Table {
                 continue;
             };
             let needed = operation.their_shape(shape);
-            let numbers = match file.floats(theirs) {
-                Ok(numbers) if found == needed => numbers,
-                read => {
-                    let misfit = match (read, file.kind(theirs)) {
-                        (Err(_), Some(kind)) => format!("{theirs} is {kind} and must be floats"),
-                        _ => format!("{theirs} is {found:?} and must be {needed:?}"),
-                    };
-                    problems.misshapen.extend(first.then_some(misfit));
-                    continue;
-                }
+            // The sizes before the numbers: what does not fit is not read.
+            let numbers = (found == needed).then(|| file.floats(theirs).ok());
+            let Some(Some(numbers)) = numbers else {
+                let misfit = match (numbers, file.kind(theirs)) {
+                    (Some(None), Some(kind)) => format!("{theirs} is {kind} and must be floats"),
+                    _ => format!("{theirs} is {found:?} and must be {needed:?}"),
+                };
+                problems.misshapen.extend(first.then_some(misfit));
+                continue;
             };
             let ours = operation.ours(numbers, shape);
             values.insert(name.clone(), TensorData::new(ours, shape.clone()));

@@ -56,7 +56,7 @@ fn cases() -> Vec<PathBuf> {
 
 struct Golden {
     file: TensorFile,
-    words: HashMap<String, String>,
+    words: BTreeMap<String, String>,
     device: Device,
 }
 
@@ -64,7 +64,7 @@ impl Golden {
     fn open(path: &Path) -> Self {
         let file = TensorFile::open(path).unwrap();
         Self {
-            words: file.metadata(),
+            words: file.metadata().clone(),
             file,
             device: Device::flex().autodiff(),
         }

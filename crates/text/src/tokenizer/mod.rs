@@ -126,7 +126,7 @@ impl Tokenizer {
     }
 
     /// The token as written in the vocabulary.
-    pub(crate) fn token(&self, id: u32) -> Result<String, TextError> {
+    pub fn token(&self, id: u32) -> Result<String, TextError> {
         let unknown = TextError::UnknownId {
             id,
             vocabulary: self.vocabulary,

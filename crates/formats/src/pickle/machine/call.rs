@@ -3,8 +3,8 @@
 use crate::pickle::global::{Global, permitted};
 use crate::pickle::machine::Machine;
 use crate::pickle::opcode::GLOBAL;
-use crate::shown::shown;
 use crate::pickle::value::{Content, Storage, Tensor, Value};
+use crate::shown::shown;
 
 /// The longest key of a storage; PyTorch's are numbers.
 const LONGEST_KEY: usize = 64;

@@ -1,0 +1,70 @@
+//! `attentive tokenize MODEL TEXT…`
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use attentive::text::{Encoded, Tokenizer};
+use serde_json::json;
+
+use crate::arguments::Tokenize;
+use crate::failure::Usage;
+use crate::input;
+
+/// Shows the tokens of texts, or the text of ids.
+pub fn run(arguments: Tokenize) -> Result<ExitCode> {
+    let tokenizer = Tokenizer::of_folder(&arguments.model)?
+        .ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+    let mut out = std::io::stdout().lock();
+    if !arguments.ids.is_empty() {
+        let text = tokenizer.decode(&arguments.ids)?;
+        match arguments.json {
+            true => writeln!(out, "{}", json!({ "ids": arguments.ids, "text": text }))?,
+            false => writeln!(out, "{text}")?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let texts = match arguments.texts.is_empty() {
+        true => input::lines_of_standard_input()?,
+        false => arguments.texts,
+    };
+    for (index, text) in texts.iter().enumerate() {
+        let encoded = match &arguments.pair {
+            Some(second) => tokenizer.encode_pair(text, second, None)?,
+            None => tokenizer.encode_text(text, None)?,
+        };
+        let tokens = tokens(&tokenizer, &encoded)?;
+        if arguments.json {
+            let words = json!({
+                "text": text,
+                "pair": arguments.pair,
+                "ids": encoded.ids,
+                "tokens": tokens,
+                "type_ids": encoded.type_ids,
+                "offsets": encoded.offsets.iter().map(|it| [it.start, it.end]).collect::<Vec<_>>(),
+            });
+            writeln!(out, "{words}")?;
+            continue;
+        }
+        if index > 0 {
+            writeln!(out)?;
+        }
+        for (id, token) in encoded.ids.iter().zip(&tokens) {
+            writeln!(out, "{id:>8}  {}", token.escape_debug())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tokens(tokenizer: &Tokenizer, encoded: &Encoded) -> Result<Vec<String>> {
+    let tokens = encoded.ids.iter().map(|id| tokenizer.token(*id));
+    Ok(tokens.collect::<Result<_, _>>()?)
+}
+
+/// That a folder has no tokenizer, in one sentence.
+fn no_tokenizer(folder: &std::path::Path) -> String {
+    format!(
+        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece model); fetch its files",
+        folder.display()
+    )
+}

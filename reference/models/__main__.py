@@ -1,0 +1,44 @@
+"""Makes fixtures/models/: a tiny checkpoint of each architecture, and what transformers computes with it.
+
+    python reference/models [NAME…]      all but transformer-xl, or the named ones
+
+Needs requirements.txt: torch 2.15.0, transformers 5.22.2. `transformer-xl` needs transformers 4.57.1 instead
+(requirements-transformer-xl.txt), so it runs by itself; reference/README.md has the commands, and what to know of each.
+
+Each folder is a complete Hugging Face model folder and `golden.safetensors`. Two runs on one machine write the same bytes.
+"""
+
+import importlib
+import sys
+
+import torch
+import transformers
+
+MODULES = {
+    "encoders": [
+        "bert", "bert-classifier", "bert-tokens", "bert-answers", "roberta", "distilbert", "albert",
+        "bert-generation-encoder",
+    ],
+    "decoders": ["bert-generation-decoder", "mistral", "qwen2", "qwen3", "mixtral"],
+    "pairs": ["bert-generation-both", "bart", "marian", "t5", "t5-v1.1"],
+    "images": ["vit", "deit"],
+    "longformer": ["longformer"],
+    "big_bird": ["big-bird"],
+    "reformer": ["reformer", "reformer-masked"],
+}  # fmt: skip
+ALONE = {"transformer_xl": ["transformer-xl"]}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    modules = {name: module for module, names in (MODULES | ALONE).items() for name in names}
+    for name in sys.argv[1:] or [it for names in MODULES.values() for it in names]:
+        makers = importlib.import_module(modules[name])
+        getattr(makers, name.replace("-", "_").replace(".", "_"))(name)
+
+
+if __name__ == "__main__":
+    main()

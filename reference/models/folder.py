@@ -1,0 +1,238 @@
+"""One folder of fixtures/models/: a tiny checkpoint drawn from a seed, saved, loaded again, and what it then computes.
+
+The keys of a golden are the names that transformers gives: of what goes into a model's forward and of what comes out. A list
+of tensors is NAME.0, NAME.1 and so on. Cases beyond the first batch have a prefix, as `padded.`.
+"""
+
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "models"
+IGNORED = -100
+NEW_TOKENS = 32
+BEAM_TOKENS = 24
+BEAMS = 4
+EVERYTHING = {"output_hidden_states": True, "output_attentions": True}
+
+Tensors = dict[str, torch.Tensor]
+
+
+def saved(
+    name: str, model: torch.nn.Module, seed: int, scale: float = 0.25, embedding: float = 0.5, loud: int | None = None
+) -> Path:
+    """An empty folder with the redrawn model in it. Tied tensors are saved under one name only.
+
+    The token `loud` gets three times its row, so that beams now and then end with it.
+    """
+    folder = FIXTURES / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    redraw(model, seed, scale, embedding)
+    if loud is not None:
+        with torch.no_grad():
+            model.get_output_embeddings().weight[loud] *= 3
+    model.save_pretrained(folder)
+    return folder
+
+
+def loaded(folder: Path, kind: type) -> torch.nn.Module:
+    """Goldens come from what was saved. Eager attention is the only kind that returns its weights."""
+    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+def remade(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Path, torch.nn.Module]:
+    folder = saved(name, model, seed, **settings)
+    return folder, loaded(folder, type(model))
+
+
+def redraw(model: torch.nn.Module, seed: int, scale: float, embedding: float) -> None:
+    """Draws every parameter anew, as a bias of zero or a norm weight of one would hide that it was not loaded.
+
+    The matrices are large for the width, so that attention is far from uniform. Models with a tied head need them larger
+    still, or each token's likeliest successor is the token itself. What transformers never trains (Marian's
+    sinusoids) stays; the one buffer that checkpoints have, `final_logits_bias`, is drawn.
+    """
+    draws = generator(seed)
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            noise = torch.randn(parameter.shape, generator=draws)
+            is_learned = "embeddings.weights" in name or name.endswith(("_token", "position_embeddings"))
+            if id(parameter) in embeddings or is_learned:
+                parameter.copy_(embedding * noise)
+            elif parameter.dim() >= 2:
+                parameter.copy_(scale * noise)
+            elif name.endswith("bias"):
+                parameter.copy_(0.1 * noise)
+            else:
+                parameter.copy_(1 + 0.1 * noise)
+        for name, buffer in model.named_buffers():
+            if name == "final_logits_bias":
+                buffer.copy_(embedding * torch.randn(buffer.shape, generator=draws))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def draw_ids(vocabulary: int, shape: tuple[int, ...], seed: int, avoided: tuple[int, ...] = ()) -> torch.Tensor:
+    """Token ids, none of them in `avoided`."""
+    allowed = torch.tensor([it for it in range(vocabulary) if it not in avoided])
+    return allowed[torch.randint(len(allowed), shape, generator=generator(seed))]
+
+
+def three_rows(length: int, right: int = 4, left: int = 3) -> torch.Tensor:
+    """A mask of three rows: all real, padded on the right, padded on the left."""
+    mask = torch.ones(3, length, dtype=torch.long)
+    mask[1, length - right :] = 0
+    mask[2, :left] = 0
+    return mask
+
+
+def flat(output: dict, prefix: str = "", only: tuple[str, ...] = ()) -> Tensors:
+    """The tensors of a model's output by its names; caches are left out."""
+    tensors = {}
+    for key, value in output.items():
+        if only and key not in only:
+            continue
+        if isinstance(value, torch.Tensor):
+            tensors[prefix + key] = value.reshape(1) if value.dim() == 0 else value
+        elif isinstance(value, (tuple, list)) and all(isinstance(it, torch.Tensor) for it in value):
+            tensors |= {f"{prefix}{key}.{i}": it for i, it in enumerate(value)}
+    return tensors
+
+
+def given(inputs: Tensors, prefix: str = "") -> Tensors:
+    return {prefix + name: tensor for name, tensor in inputs.items()}
+
+
+@torch.no_grad()
+def case(model: torch.nn.Module, inputs: Tensors, prefix: str = "", only: tuple[str, ...] = (), **settings) -> Tensors:
+    """Inputs and outputs of one pass."""
+    return given(inputs, prefix) | flat(model(**inputs, **settings), prefix, only)
+
+
+def gradients(model: torch.nn.Module, loss: torch.Tensor, prefix: str = "", only: str = "") -> Tensors:
+    """By the names that the checkpoint has, which for some models are others than the module's.
+
+    A tied tensor has one gradient, the sum of its uses.
+    """
+    from transformers.core_model_loading import revert_weight_conversion
+
+    model.zero_grad()
+    loss.backward()
+    found = {name: it.grad for name, it in model.named_parameters() if it.grad is not None}
+    found = revert_weight_conversion(model, found)
+    model.zero_grad()
+    return {f"{prefix}gradient.{name}": it.detach().clone() for name, it in found.items() if only in name}
+
+
+def searched(first_seed: int, attempt: Callable[[int], Tensors | str]) -> Tensors:
+    """The first good attempt. The seeds in the modules are good; if they are no longer, the search goes on from them."""
+    for seed in range(first_seed, first_seed + 2000):
+        found = attempt(seed)
+        if not isinstance(found, str):
+            if seed != first_seed:
+                print(f"    seed {seed} in place of {first_seed}")
+            return found
+    raise RuntimeError(f"no seed from {first_seed} on: {found}")
+
+
+@torch.no_grad()
+def greedy(model: torch.nn.Module, input_ids: torch.Tensor, prefix: str = "", cached: bool = True, **more) -> Tensors | str:
+    """The likeliest 32 tokens, or why they are a poor test: cut short, repetitive, or decided by rounding.
+
+    `greedy_ids` starts with the prompt, or with the decoder's start token where there is an encoder.
+    """
+    both = model.config.is_encoder_decoder
+    settings = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "attention_mask": torch.ones_like(input_ids), **more}
+    ids = model.generate(input_ids, use_cache=cached, **settings)
+    new = ids[0, -NEW_TOKENS:]
+    if ids.shape[1] != NEW_TOKENS + (1 if both else input_ids.shape[1]):
+        return "it is cut short"
+    if len(new.unique()) <= 5 or repeats(new.tolist()):
+        return "it repeats itself"
+    logits = model(input_ids, decoder_input_ids=ids[:, :-1]) if both else model(ids[:, :-1], use_cache=False, **more)
+    best = logits.logits[0, -NEW_TOKENS:].topk(2)
+    assert torch.equal(best.indices[:, 0], new), "generate did not choose the likeliest token"
+    margin = (best.values[:, 0] - best.values[:, 1]).min()
+    if margin < 2e-3:
+        return f"two tokens are within {margin:.1e} of each other"
+    without_cache = model.generate(input_ids, use_cache=False, **settings)
+    assert torch.equal(ids, without_cache), "decoding with a cache differs from decoding without one"
+    return {f"{prefix}prompt_ids": input_ids, f"{prefix}greedy_ids": ids}
+
+
+def repeats(ids: list[int]) -> bool:
+    """Whether the run ends in a cycle of one or two tokens."""
+    return ids[-6:-3] == ids[-3:] or ids[-6:-2] == ids[-4:]
+
+
+SEARCHES = {
+    "beams.plain": {"length_penalty": 1.0, "early_stopping": False},
+    "beams.long": {"length_penalty": 2.0, "early_stopping": False},
+    "beams.short": {"length_penalty": -1.0, "early_stopping": False},
+    "beams.early": {"length_penalty": 1.0, "early_stopping": True},
+    "beams.never": {"length_penalty": 0.5, "early_stopping": "never"},
+}
+
+
+@torch.no_grad()
+def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: dict | None = None) -> Tensors | str:
+    """Searches with four beams, all four returned, best first: [rows * 4, longest], filled up with the padding's id.
+
+    Row 1 is padded on the right. The same searches in float64 must find the same tokens. At least one ends by itself, and
+    the settings make a difference.
+    """
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, -padding:] = 0
+    exact = copy.deepcopy(model).double()
+    tensors = {"beams.input_ids": input_ids, "beams.attention_mask": attention_mask}
+    results = set()
+    for name, choice in (SEARCHES | (extra or {})).items():
+        settings = {
+            "attention_mask": attention_mask, "num_beams": BEAMS, "num_return_sequences": BEAMS, "do_sample": False,
+            "max_new_tokens": BEAM_TOKENS, "return_dict_in_generate": True, "output_scores": True, **choice,
+        }  # fmt: skip
+        found = model.generate(input_ids, **settings)
+        ends = (found.sequences[:, 1:] == model.generation_config.eos_token_id).any(1)
+        if name == "beams.plain" and not ends.any():
+            return "no beam ends by itself"
+        precise = exact.generate(input_ids, **settings)
+        if not torch.equal(found.sequences, precise.sequences):
+            return f"rounding decides {name}"
+        scores = precise.sequences_scores.view(-1, BEAMS)
+        if (scores.diff(dim=1) / scores[:, 1:]).abs().min() < 1e-4:
+            return f"two beams of {name} score alike"
+        tensors |= {f"{name}.ids": found.sequences, f"{name}.scores": found.sequences_scores}
+        results.add(str(found.sequences.tolist()))
+    return tensors if len(results) > 2 else "the settings make little difference"
+
+
+def finish(folder: Path, golden: Tensors) -> None:
+    """Writes the golden and prints the folder's row of the table."""
+    kept = {}
+    for name, tensor in golden.items():
+        tensor = tensor.detach().clone().contiguous()  # safetensors refuses tensors that share memory.
+        assert tensor.isfinite().all(), f"{folder.name}: {name} is not finite"
+        kept[name] = tensor.float() if tensor.is_floating_point() else tensor.long()
+    save_file(kept, folder / "golden.safetensors", {"format": "pt"})
+    files = {it.name: it.stat().st_size for it in sorted(folder.iterdir())}
+    allowed = {"config.json", "generation_config.json", "golden.safetensors", "model.safetensors"}
+    assert set(files) <= allowed, f"{folder.name} has {set(files) - allowed}"
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        sizes = [weights.get_slice(name).get_shape() for name in weights.keys()]
+    parameters = sum(torch.Size(it).numel() for it in sizes)
+    print(
+        f"{folder.name:<25}{sum(files.values()):>9,} bytes{parameters:>8,} parameters{len(sizes):>5} tensors"
+        f"{len(kept):>5} keys",
+        flush=True,
+    )

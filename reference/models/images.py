@@ -1,0 +1,59 @@
+"""ViT and DeiT: norms before attention and before the MLP, a final norm, then the first token's state into a linear map.
+
+- A patch is a convolution's window: its weight is [width, channels, height, width of the patch]; patches go row by row.
+- The class token (and DeiT's distillation token) come first, then positions are added, to them as well.
+- `hidden_states` here end before the final norm, unlike text models': `last_hidden_state` is the norm of the last of them.
+- GELU is exact. The epsilon is 1e-12.
+- The checkpoint's names (`encoder.layer.0.attention.attention.query`) are not those of the module any more; gradients have
+  the checkpoint's.
+- `interpolated`: another size of image; the positions of patches are resized as an image with bicubic interpolation
+  (a = -0.75, align_corners=False), those of tokens are not.
+"""
+
+import torch
+from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
+
+from folder import EVERYTHING, Tensors, case, finish, flat, generator, gradients, remade
+
+
+def vit(name: str) -> None:
+    config = ViTConfig(
+        hidden_size=20, num_hidden_layers=2, num_attention_heads=4, intermediate_size=36, image_size=16, patch_size=4,
+        num_channels=3, num_labels=7, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-12,
+        qkv_bias=True,
+    )  # fmt: skip
+    folder, model = remade(name, ViTForImageClassification(config), 200)
+    inputs = images(config, 201)
+    golden = outputs(model, inputs)
+    targets = torch.tensor([5, 2])
+    loss = torch.nn.functional.cross_entropy(model(**inputs).logits, targets)
+    golden |= {"loss.labels": targets, "loss.value": loss.reshape(1)} | gradients(model, loss)
+    finish(folder, golden)
+
+
+def deit(name: str) -> None:
+    """`cls_logits` are of token 0, `distillation_logits` of token 1, each by a linear map of its own.
+
+    `logits` is the mean of both, not of their probabilities.
+    """
+    config = DeiTConfig(
+        hidden_size=18, num_hidden_layers=3, num_attention_heads=3, intermediate_size=30, image_size=15, patch_size=5,
+        num_channels=3, num_labels=6, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-12,
+        qkv_bias=True,
+    )  # fmt: skip
+    folder, model = remade(name, DeiTForImageClassificationWithTeacher(config), 210)
+    finish(folder, outputs(model, images(config, 211)))
+
+
+def outputs(model: torch.nn.Module, inputs: Tensors) -> Tensors:
+    with torch.no_grad():
+        last = flat(model.base_model(**inputs), only=("last_hidden_state",))
+    golden = case(model, inputs, **EVERYTHING) | last
+    patch = model.config.patch_size
+    larger = {"pixel_values": torch.randn(2, 3, 3 * patch, 5 * patch, generator=generator(220))}
+    return golden | case(model, larger, "interpolated.", interpolate_pos_encoding=True)
+
+
+def images(config, seed: int) -> Tensors:
+    shape = (2, config.num_channels, config.image_size, config.image_size)
+    return {"pixel_values": torch.randn(shape, generator=generator(seed))}

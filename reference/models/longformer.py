@@ -1,0 +1,66 @@
+"""Longformer: RoBERTa's embeddings and head, and a window around each token; global tokens see all and are seen by all.
+
+What attention computes stands in reference/attention/from_longformer.py. The window is the whole width of both sides and
+differs by layer: here 4 and 8, a reach of 2 and of 4. Global queries use `query_global`, `key_global` and `value_global`.
+
+- Positions are counted from the ids, as RoBERTa's. The config's `pad_token_id` also fills up a text to a multiple of the
+  largest window: `uneven`. Filled positions are masked and cut off again.
+- A query of padding gets zeros from attention, not a mean of values.
+- `attentions.i` is [batch, heads, length, globals + window + 1]: first the weights on the row's globals in their order, then
+  on i - reach .. i + reach. The rows of global queries are zeros; `global_attentions.i` [batch, heads, length, globals] has
+  theirs, by key. `dense_attentions.i` [batch, heads, queries, keys] is both in one.
+"""
+
+import torch
+from transformers import LongformerConfig, LongformerForMaskedLM
+
+from folder import EVERYTHING, Tensors, case, draw_ids, finish, flat, remade
+
+BATCH, LENGTH = 2, 16
+
+
+def longformer(name: str) -> None:
+    config = LongformerConfig(
+        vocab_size=83, hidden_size=20, num_hidden_layers=2, num_attention_heads=4, intermediate_size=34,
+        attention_window=[4, 8], max_position_embeddings=35, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
+        bos_token_id=0, eos_token_id=2, sep_token_id=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    folder, model = remade(name, LongformerForMaskedLM(config), 800)
+    chosen = torch.zeros(BATCH, LENGTH, dtype=torch.long)
+    chosen[0, [0, 9]] = chosen[1, 6] = 1
+    inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": chosen}
+    golden = case(model, inputs, **EVERYTHING)
+    with torch.no_grad():
+        golden |= flat(model.longformer(**inputs), only=("last_hidden_state",))
+    for i, window in enumerate(config.attention_window):
+        golden[f"dense_attentions.{i}"] = dense(golden, i, chosen.bool(), window // 2)
+    golden |= case(model, {"input_ids": inputs["input_ids"]}, "local.", ("logits",))
+    mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
+    mask[0, 11:] = mask[1, :3] = 0
+    ids = draw_ids(83, (BATCH, LENGTH), 802, (1,))
+    ids[mask == 0] = config.pad_token_id
+    ids[1, 8] = config.pad_token_id
+    padded = {"input_ids": ids, "attention_mask": mask, "global_attention_mask": chosen}
+    golden |= case(model, padded, "padded.", ("logits",))
+    uneven = {"input_ids": draw_ids(83, (BATCH, 13), 803, (1,)), "global_attention_mask": chosen[:, :13]}
+    golden |= case(model, uneven, "uneven.", ("logits",))
+    finish(folder, golden)
+
+
+def dense(golden: Tensors, layer: int, chosen: torch.Tensor, reach: int) -> torch.Tensor:
+    local, by_globals = golden[f"attentions.{layer}"], golden[f"global_attentions.{layer}"]
+    extra = by_globals.shape[-1]
+    whole = torch.zeros(*local.shape[:3], LENGTH)
+    for row in range(BATCH):
+        positions = chosen[row].nonzero().flatten().tolist()
+        for i in range(LENGTH):
+            for slot, j in enumerate(positions):
+                whole[row, :, i, j] += local[row, :, i, slot]
+            for offset in range(-reach, reach + 1):
+                if 0 <= i + offset < LENGTH:
+                    whole[row, :, i, i + offset] += local[row, :, i, extra + reach + offset]
+        for slot, i in enumerate(positions):
+            whole[row, :, i] = by_globals[row, :, :, slot]
+    sums = whole.sum(-1)
+    assert torch.allclose(sums, torch.ones_like(sums), atol=1e-5), "a query's weights do not sum to one"
+    return whole

@@ -1,5 +1,5 @@
-//! Time and memory of attentions against the length, and of a convolution and a recurrent layer beside them. Kinds that differ
-//! from a measured one by less than its noise (grouped heads, cosines) are left out.
+//! Time and memory of attentions against the length, and of a convolution and a recurrent layer beside them. Grouped
+//! heads and cosines, which are full attention of other maps, are left out.
 //!
 //! Attentions of heads are measured between their projections, which all have alike; the others as whole layers.
 

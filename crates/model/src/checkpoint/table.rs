@@ -62,10 +62,10 @@ impl Table {
             };
             let needed = operation.their_shape(shape);
             // The sizes before the numbers: what does not fit is not read.
-            let numbers = (found == needed).then(|| file.floats(theirs).ok());
-            let Some(Some(numbers)) = numbers else {
-                let misfit = match (numbers, file.kind(theirs)) {
-                    (Some(None), Some(kind)) => format!("{theirs} is {kind} and must be floats"),
+            let fits = found == needed;
+            let Some(numbers) = fits.then(|| file.floats(theirs).ok()).flatten() else {
+                let misfit = match file.kind(theirs) {
+                    Some(kind) if fits => format!("{theirs} is {kind} and must be floats"),
                     _ => format!("{theirs} is {found:?} and must be {needed:?}"),
                 };
                 problems.misshapen.extend(first.then_some(misfit));

@@ -84,24 +84,29 @@ impl TensorFile {
     /// A tensor of floats as f32; the error says what else it is.
     pub fn floats(&self, name: &str) -> Result<Vec<f32>, CheckpointError> {
         let floats = self.tensors.floats(name);
-        floats.ok_or_else(|| self.wrong(name, "floats are needed"))
+        floats.ok_or_else(|| self.not(name, "floats"))
     }
 
     /// A tensor of whole numbers.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, CheckpointError> {
         let integers = self.tensors.integers(name);
-        integers.ok_or_else(|| self.wrong(name, "whole numbers are needed"))
+        integers.ok_or_else(|| match self.kind(name) {
+            // They are whole numbers, so one of them must be too large.
+            Some("U64") => self.wrong(name, "holds a number above the largest i64".to_owned()),
+            _ => self.not(name, "whole numbers"),
+        })
     }
 
-    fn wrong(&self, name: &str, needed: &str) -> CheckpointError {
+    /// That a tensor is not there, or is something else than is needed.
+    fn not(&self, name: &str, needed: &str) -> CheckpointError {
         let problem = match self.kind(name) {
-            // The only whole numbers that can be refused as such.
-            Some("U64") if needed.starts_with("whole") => {
-                "holds a number above the largest i64".to_owned()
-            }
-            Some(kind) => format!("is {kind} where {needed}"),
+            Some(kind) => format!("is {kind} where {needed} are needed"),
             None => "is missing".to_owned(),
         };
+        self.wrong(name, problem)
+    }
+
+    fn wrong(&self, name: &str, problem: String) -> CheckpointError {
         CheckpointError::Broken {
             path: self.path.clone(),
             problem: format!("tensor {} {problem}", name.escape_debug()),

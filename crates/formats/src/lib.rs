@@ -10,6 +10,7 @@
 //! model.gguf ─────────┘
 //! ```
 
+mod cursor;
 mod entry;
 mod error;
 mod kind;

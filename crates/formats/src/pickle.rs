@@ -15,7 +15,6 @@
 //! A tensor is a window onto a storage: an offset, sizes and strides. Several may share one.
 
 mod archive;
-mod cursor;
 mod global;
 mod layout;
 mod machine;

@@ -1,25 +1,30 @@
-//! Little-endian numbers and texts from bytes, one after the other, and never from beyond their end.
+//! What a GGUF file is written in: numbers, counts that the bytes left must justify, and texts after their length.
+
+use crate::cursor::Cursor;
 
 /// Bytes, and how far they are read.
 pub(super) struct Reader<'a> {
-    bytes: &'a [u8],
-    position: usize,
+    cursor: Cursor<'a>,
+    size: usize,
 }
 
 impl<'a> Reader<'a> {
     /// At the first byte.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+        Self {
+            cursor: Cursor::at(bytes, 0),
+            size: bytes.len(),
+        }
     }
 
     /// The byte that is read next.
     pub(super) fn position(&self) -> usize {
-        self.position
+        self.cursor.position()
     }
 
     /// How many bytes there are in all.
     pub(super) fn size(&self) -> usize {
-        self.bytes.len()
+        self.size
     }
 
     /// The next number, made from its bytes.
@@ -27,14 +32,7 @@ impl<'a> Reader<'a> {
         &mut self,
         from: impl Fn([u8; N]) -> T,
     ) -> Result<T, String> {
-        let Some((bytes, _)) = self.rest().split_first_chunk::<N>() else {
-            return Err(format!(
-                "the file ends at byte {}, within a number",
-                self.size()
-            ));
-        };
-        self.position += N;
-        Ok(from(*bytes))
+        Ok(from(self.cursor.array()?))
     }
 
     /// So many numbers; the memory for them is taken when they are seen to be there.
@@ -43,23 +41,18 @@ impl<'a> Reader<'a> {
         count: usize,
         from: impl Fn([u8; N]) -> T,
     ) -> Result<Vec<T>, String> {
-        let (chunks, _) = self.rest().as_chunks::<N>();
-        let Some(chunks) = chunks.get(..count) else {
-            return Err(format!(
-                "the file ends at byte {}, within numbers",
-                self.size()
-            ));
-        };
-        self.position += count * N;
+        // A length beyond usize is beyond every file, too.
+        let bytes = self.cursor.take(count.saturating_mul(N))?;
+        let (chunks, _) = bytes.as_chunks::<N>();
         Ok(chunks.iter().map(|chunk| from(*chunk)).collect())
     }
 
     /// How many of something follow. As each takes `least` bytes or more, the bytes that are left bound the memory that
     /// a count can make its reader take.
     pub(super) fn count(&mut self, what: &str, least: usize) -> Result<usize, String> {
-        let place = self.position;
+        let place = self.position();
         let count = self.number(u64::from_le_bytes)?;
-        let left = self.rest().len();
+        let left = self.cursor.rest().len();
         match usize::try_from(count) {
             Ok(count) if count <= left / least => Ok(count),
             _ => Err(format!(
@@ -71,13 +64,8 @@ impl<'a> Reader<'a> {
     /// A text after its length.
     pub(super) fn text(&mut self) -> Result<&'a str, String> {
         let length = self.count("bytes of text", 1)?;
-        let place = self.position;
-        let bytes = &self.rest()[..length];
-        self.position += length;
+        let place = self.position();
+        let bytes = self.cursor.take(length)?;
         std::str::from_utf8(bytes).map_err(|_| format!("the text at byte {place} is no UTF-8"))
-    }
-
-    fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.position..]
     }
 }

@@ -8,7 +8,7 @@ mod literal;
 
 use std::collections::HashMap;
 
-use crate::pickle::cursor::Cursor;
+use crate::cursor::Cursor;
 use crate::pickle::opcode::*;
 use crate::pickle::value::{Content, Heap, Value};
 

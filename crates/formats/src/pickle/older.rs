@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Entry;
-use crate::pickle::cursor::Cursor;
+use crate::cursor::Cursor;
 use crate::pickle::machine::{Built, run};
 use crate::pickle::state;
 use crate::pickle::value::{Content, Storage, Value};

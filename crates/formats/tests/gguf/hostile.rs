@@ -69,7 +69,7 @@ fn assert_one_line(problem: &str) {
 
 #[test]
 fn beginnings() {
-    check(b"", "ends at byte 0");
+    check(b"", "it ends where 4 more bytes should follow byte 0");
     check(b"GGML\x03\0\0\0", "does not begin with GGUF");
     for version in [0, 1, 4] {
         let version_here = [b"GGUF", &[version, 0, 0, 0][..]].concat();

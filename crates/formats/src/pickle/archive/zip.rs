@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::pickle::cursor::Cursor;
+use crate::cursor::Cursor;
 use crate::shown::shown;
 
 pub(in crate::pickle) const LOCAL_HEADER: [u8; 4] = *b"PK\x03\x04";

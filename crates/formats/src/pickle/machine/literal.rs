@@ -1,6 +1,6 @@
 //! Values that stand in a pickle themselves: numbers, text, bytes.
 
-use crate::pickle::cursor::Cursor;
+use crate::cursor::Cursor;
 use crate::pickle::machine::Machine;
 use crate::pickle::opcode::*;
 use crate::pickle::value::Value;

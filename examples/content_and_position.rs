@@ -138,7 +138,7 @@ fn lookup(
         let read: Result<Vec<f32>, _> = data.try_to_vec();
         read.map_err(|error| format!("{error:?}"))
     };
-    let weights = read(recorder.weights[0].to_data())?;
+    let weights = read(recorder.weights[0].1.to_data())?;
     let rows: Vec<Vec<f32>> = weights.chunks(count).map(<[f32]>::to_vec).collect();
     let given = wanted.iter().zip(&rows).map(|(wanted, row)| row[*wanted]);
     let output = read(output.into_data())?;

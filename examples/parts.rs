@@ -2,7 +2,7 @@
 //!
 //! Run with `cargo run --release -p attentive --example parts`.
 
-use attentive::model::{Extras, Input, LanguageModel, ModelConfig, Recorder, checkpoint};
+use attentive::model::{Extras, Input, Model, ModelConfig, Recorder, checkpoint};
 use attentive::tensor::{Int, Tensor};
 
 /// The same words as under `[model]` in a recipe.
@@ -20,7 +20,7 @@ const SETTINGS: &str = r#"{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config: ModelConfig = serde_json::from_str(SETTINGS)?;
     let device = attentive::tensor::device("cpu")?;
-    let model = LanguageModel::new(&config, 1, &device)?;
+    let model = Model::new(&config, 1, &device)?;
 
     let ids = Tensor::<2, Int>::from_ints([[5, 17, 42, 7]], &device);
     let mut recorder = Recorder {
@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Extras::default()
     };
     let output = model.forward(Input::new(ids), extras);
-    println!("logits {:?}", output.logits.dims());
-    for (layer, weights) in recorder.weights.iter().enumerate() {
+    println!("logits {:?}", output.into_words().dims());
+    for (layer, (_, weights)) in recorder.weights.iter().enumerate() {
         println!("attention weights of layer {layer} {:?}", weights.dims());
     }
 

@@ -2,8 +2,7 @@
 
 use attentive::generation::Session;
 use attentive::model::{
-    Block, Initializer, LanguageModel, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness,
-    Role,
+    Block, Initializer, Model, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness, Role,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
@@ -41,7 +40,7 @@ fn matrix(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
 pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repeats: usize) {
     let device = Device::flex().autodiff();
     let config = gpt(layers, width, heads, length, 65);
-    let mut model = Some(LanguageModel::new(&config, 0, &device).expect("the settings are right"));
+    let mut model = Some(Model::new(&config, 0, &device).expect("the settings are right"));
     let mut optimizer = AdamW::new(&AdamWConfig {
         learning_rate: 1e-3,
         decay: 0.1,
@@ -64,9 +63,9 @@ pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repe
     });
 }
 
-fn gpt2_small() -> LanguageModel {
+fn gpt2_small() -> Model {
     let config = gpt(12, 768, 12, 1024, 50257);
-    LanguageModel::new(&config, 0, &Device::flex()).expect("the settings are right")
+    Model::new(&config, 0, &Device::flex()).expect("the settings are right")
 }
 
 /// 512 tokens at once, with the cache and the last token's logits.

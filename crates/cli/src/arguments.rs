@@ -174,6 +174,9 @@ pub struct Forward {
     /// Save the attention weights of each block
     #[arg(long)]
     pub attentions: bool,
+    /// Save the keys and values that a cache would hold
+    #[arg(long)]
+    pub past_key_values: bool,
     #[command(flatten)]
     pub device: DeviceArgument,
 }

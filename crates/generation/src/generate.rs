@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use attentive_model::LanguageModel;
+use attentive_model::Model;
 use attentive_text::{TextError, TextStream, Tokenizer};
 
 use crate::{Sampling, SamplingError, Session, StopStrings};
@@ -100,7 +100,7 @@ pub enum GenerationError {
 
 /// Whether `prompt` can be continued with these settings.
 pub fn check(
-    model: &LanguageModel,
+    model: &Model,
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     config: &GenerationConfig,
@@ -120,7 +120,7 @@ pub fn check(
 ///
 /// Without a tokenizer there are only ids, and stop strings are never met.
 pub fn generate(
-    model: &LanguageModel,
+    model: &Model,
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     config: &GenerationConfig,
@@ -182,7 +182,7 @@ pub fn generate(
     Ok(generated)
 }
 
-fn check_prompt(model: &LanguageModel, prompt: &[u32]) -> Result<(), GenerationError> {
+fn check_prompt(model: &Model, prompt: &[u32]) -> Result<(), GenerationError> {
     let config = model.config();
     if prompt.is_empty() {
         return Err(GenerationError::EmptyPrompt);

@@ -1,12 +1,12 @@
 //! A model and the tokens it has read, with the cache that spares reading them again where one can serve.
 
-use attentive_model::{Cache, Extras, Input, LanguageModel};
+use attentive_model::{Cache, Extras, Input, Model};
 use burn::tensor::{Int, Tensor, TensorData};
 
 /// One sequence in the making.
 #[derive(Debug)]
 pub struct Session<'m> {
-    model: &'m LanguageModel,
+    model: &'m Model,
     /// None where a layer can have no cache: then all is read again for each token.
     cache: Option<Cache>,
     ids: Vec<u32>,
@@ -16,7 +16,7 @@ pub struct Session<'m> {
 
 impl<'m> Session<'m> {
     /// A session that has read nothing.
-    pub fn new(model: &'m LanguageModel) -> Self {
+    pub fn new(model: &'m Model) -> Self {
         Self {
             model,
             cache: model.config().cacheable().then(Cache::new),
@@ -64,7 +64,7 @@ impl<'m> Session<'m> {
         };
         let hidden = self.model.hidden(input, extras).states;
         let last = hidden.narrow(1, unread.len() - 1, 1);
-        let logits = self.model.logits(last).into_data();
+        let logits = self.model.words(last).into_data();
         logits.try_to_vec::<f32>().expect("logits are f32")
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use attentive_generation::{GenerationConfig, Sampling, Session, StopReason, generate};
 use attentive_model::checkpoint::{self, TensorFile};
-use attentive_model::{Extras, Input, LanguageModel};
+use attentive_model::{Extras, Input, Model};
 use burn::tensor::{Device, Tensor, TensorData};
 
-fn load(name: &str) -> (LanguageModel, TensorFile) {
+fn load(name: &str) -> (Model, TensorFile) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures")
         .join(name);
@@ -23,11 +23,11 @@ fn ids(file: &TensorFile, name: &str) -> Vec<u32> {
 }
 
 /// The scores after `ids`, from a pass without a cache.
-fn uncached(model: &LanguageModel, ids: &[u32]) -> Vec<f32> {
+fn uncached(model: &Model, ids: &[u32]) -> Vec<f32> {
     let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
     let data = TensorData::new(numbers, [1, ids.len()]);
     let input = Input::new(Tensor::from_data(data, &Device::flex()));
-    let logits = model.forward(input, Extras::default()).logits;
+    let logits = model.forward(input, Extras::default()).into_words();
     let last = logits.narrow(1, ids.len() - 1, 1);
     last.into_data().try_to_vec::<f32>().unwrap()
 }

@@ -1,13 +1,13 @@
 //! Decoding with models of which a layer can have no cache.
 
 use attentive_generation::Session;
-use attentive_model::{Extras, Input, LanguageModel, ModelConfig};
+use attentive_model::{Extras, Input, Model, ModelConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
 const LENGTH: usize = 12;
 
 /// A block that hashes, between two that could have a cache.
-fn model() -> LanguageModel {
+fn model() -> Model {
     let block = |attention: &str| {
         format!(
             r#"{{ "norm": {{ "kind": "layer" }}, "attention": {attention},
@@ -23,15 +23,15 @@ fn model() -> LanguageModel {
     );
     let config: ModelConfig = serde_json::from_str(&words).unwrap();
     assert!(!config.cacheable());
-    LanguageModel::new(&config, 3, &Device::flex()).unwrap()
+    Model::new(&config, 3, &Device::flex()).unwrap()
 }
 
 /// The scores after `ids`, from one pass.
-fn scores(model: &LanguageModel, ids: &[u32]) -> Vec<f32> {
+fn scores(model: &Model, ids: &[u32]) -> Vec<f32> {
     let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
     let data = TensorData::new(numbers, [1, ids.len()]);
     let input = Input::new(Tensor::from_data(data, &Device::flex()));
-    let logits = model.forward(input, Extras::default()).logits;
+    let logits = model.forward(input, Extras::default()).into_words();
     let last = logits.narrow(1, ids.len() - 1, 1);
     last.into_data().try_to_vec::<f32>().unwrap()
 }

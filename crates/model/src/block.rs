@@ -1,4 +1,5 @@
-//! One block of a transformer: attention, then feed-forward, each with its residual connection.
+//! One block of a transformer: attention, in a decoder attention to another sequence, then feed-forward, each with its
+//! residual connection.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -38,7 +39,10 @@ pub struct BlockConfig {
     pub norm: NormConfig,
     /// The first sublayer.
     pub attention: AttentionConfig,
-    /// The second sublayer.
+    /// The second sublayer of a decoder: attention to the sequence that it is given beside its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross: Option<AttentionConfig>,
+    /// The last sublayer.
     pub feed_forward: FeedForwardConfig,
 }
 
@@ -54,6 +58,7 @@ fn before() -> NormPlacement {
 #[derive(Module, Debug)]
 pub struct Block {
     attention: Sublayer<Attention>,
+    cross: Option<Sublayer<Attention>>,
     feed_forward: Sublayer<FeedForward>,
 }
 
@@ -67,25 +72,26 @@ impl Block {
     ) -> Self {
         let width = model.width;
         let place = model.place(role);
-        let attention = config.attention.settings().build(&place, initial);
-        let feed_forward = FeedForward::new(
-            &config.feed_forward,
-            width,
-            place.deviation,
-            place.residual_deviation,
-            initial,
-        );
-        let (norm, placement) = (&config.norm, config.placement);
+        let wrapped = |attention: &AttentionConfig, role: Role, initial: &mut Initializer| {
+            let attention = attention.settings().build(&model.place(role), initial);
+            Sublayer::new(attention, config, width, initial)
+        };
         Self {
-            attention: Sublayer::new(attention, norm, placement, width, config.dropout, initial),
-            feed_forward: Sublayer::new(
-                feed_forward,
-                norm,
-                placement,
-                width,
-                config.dropout,
-                initial,
-            ),
+            attention: wrapped(&config.attention, role, initial),
+            cross: config
+                .cross
+                .as_ref()
+                .map(|cross| wrapped(cross, Role::Cross, initial)),
+            feed_forward: {
+                let layer = FeedForward::new(
+                    &config.feed_forward,
+                    width,
+                    place.deviation,
+                    place.residual_deviation,
+                    initial,
+                );
+                Sublayer::new(layer, config, width, initial)
+            },
         }
     }
 
@@ -103,6 +109,17 @@ impl Block {
             let input = AttentionInput::own(x, layer);
             attention.forward(input, pass).output
         });
+        // Without another sequence there is nothing to add, and no norm of it.
+        let x = match (&self.cross, pass.memory.clone()) {
+            (Some(cross), Some(memory)) => cross.forward(x, pass, |attention, x, pass| {
+                let input = AttentionInput {
+                    memory: Some(memory),
+                    ..AttentionInput::own(x, layer)
+                };
+                attention.forward(input, pass).output
+            }),
+            _ => x,
+        };
         let x = self.feed_forward.forward(x, pass, |feed_forward, x, pass| {
             feed_forward.forward(x, pass)
         });

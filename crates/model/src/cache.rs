@@ -43,6 +43,16 @@ impl Cache {
         self.length += positions;
     }
 
+    /// The keys and values that each layer holds, `[batch, key_value_heads, length, head_width]`, of those that hold some.
+    pub fn held(&self) -> Vec<[Tensor<4>; 2]> {
+        let kept = self.layers.iter().filter_map(|layer| layer.own.as_ref());
+        kept.filter_map(|kept| match kept {
+            Kept::KeyValues(held) => held.used(),
+            Kept::Segment(_) | Kept::State(_) => None,
+        })
+        .collect()
+    }
+
     /// The keys and values of a layer: all, or those less than `reach` positions before the next query.
     ///
     /// # Panics
@@ -166,6 +176,12 @@ impl KeyValues {
         let all = (used(&buffers[0]), used(&buffers[1]));
         self.held = Some(buffers);
         all
+    }
+
+    /// What is in use of the buffers.
+    fn used(&self) -> Option<[Tensor<4>; 2]> {
+        let buffers = self.held.clone()?;
+        Some(buffers.map(|buffer| buffer.narrow(2, self.start, self.end - self.start)))
     }
 
     /// How many of the earliest positions were not among those that the last [`KeyValues::append`] gave.

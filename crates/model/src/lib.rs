@@ -1,6 +1,6 @@
 //! Transformer models built from parts, and their checkpoints.
 //!
-//! A model is a [`ModelConfig`] (one typed tree, shared with recipes and checkpoints) and the [`LanguageModel`] that it
+//! A model is a [`ModelConfig`] (one typed tree, shared with recipes and checkpoints) and the [`Model`] that it
 //! builds. [`checkpoint`] reads and writes model folders. Nothing here reads a clock, a network or a corpus, and nothing
 //! here knows that training exists.
 
@@ -10,37 +10,46 @@ mod cache;
 pub mod checkpoint;
 mod checks;
 mod config;
+mod embedding;
 mod feed_forward;
+mod head;
 mod initial;
-mod language_model;
 mod linear;
+mod model;
 mod norm;
 mod observer;
 mod parameters;
 mod pass;
+mod patches;
 mod positions;
+mod stack;
 mod sublayer;
+mod validate;
 
 pub use attention::*;
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues, Segment, State};
-pub use config::{ConfigError, HeadConfig, ModelConfig, Operations};
+pub use config::{ConfigError, ModelConfig, Operations};
+pub use embedding::{Embedding, EmbeddingConfig};
 pub use feed_forward::{
     Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,
     GatedConfig, PlainConfig, Routes,
 };
+pub use head::*;
 pub use initial::Initializer;
-pub use language_model::{Extras, Hidden, Input, LanguageModel, Output};
 pub use linear::Linear;
+pub use model::{Model, Output};
 pub use norm::{Norm, NormConfig};
 pub use observer::{AttentionSite, Observer, Recorder, Site};
 pub use parameters::{Parameter, parameters, replace_parameters};
 pub use pass::Pass;
+pub use patches::{Patches, PatchesConfig};
 pub use positions::{
-    BucketDirection, DistanceBias, Llama3Scaling, PositionsConfig, RotaryConfig, RotaryFrequencies,
-    RotaryScaling, SinusoidLayout, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid,
-    sinusoid_shift,
+    BucketDirection, DistanceBias, LearnedConfig, Llama3Scaling, PositionsConfig, RotaryConfig,
+    RotaryFrequencies, RotaryScaling, SinusoidLayout, SinusoidalConfig, T5BucketsConfig,
+    YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
 };
+pub use stack::{Extras, Hidden, Input, Source, Stack};
 pub use sublayer::Sublayer;
 
 pub use attentive_tensor::{Activation, Mask, Purpose, Randomness};

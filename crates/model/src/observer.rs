@@ -55,8 +55,8 @@ pub struct Recorder {
     pub keep_weights: bool,
     /// The residual stream: after the embedding, after each block, after the last norm.
     pub hidden: Vec<(Site, Tensor<3>)>,
-    /// The attention weights of each layer.
-    pub weights: Vec<Tensor<4>>,
+    /// The attention weights, in the order in which they were made.
+    pub weights: Vec<(AttentionSite, Tensor<4>)>,
 }
 
 impl Observer for Recorder {
@@ -69,8 +69,8 @@ impl Observer for Recorder {
         self.keep_weights
     }
 
-    fn weights(&mut self, _site: AttentionSite, value: Tensor<4>) -> Tensor<4> {
-        self.weights.push(value.clone());
+    fn weights(&mut self, site: AttentionSite, value: Tensor<4>) -> Tensor<4> {
+        self.weights.push((site, value.clone()));
         value
     }
 }

@@ -5,13 +5,15 @@ use std::ops::Range;
 use attentive_tensor::{Randomness, RotaryAngles};
 use burn::tensor::Tensor;
 
-use crate::{Cache, DistanceBias, Observer, Site};
+use crate::{Cache, DistanceBias, Memory, Observer, Site};
 
 /// The companions of the hidden state on its way through the layers.
 #[derive(Default)]
 pub struct Pass<'a> {
     /// Where padding leaves real positions, one range per batch row, counted from the first position of the cache.
     pub real: Option<Vec<Range<usize>>>,
+    /// The other sequence, where blocks look at one.
+    pub memory: Option<Memory>,
     /// Which positions see all and are seen by all, in order, one list per batch row. Of use to Longformer's attention, which
     /// adds them to those of its settings.
     pub globals: Option<Vec<Vec<usize>>>,

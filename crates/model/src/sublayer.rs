@@ -4,7 +4,7 @@ use attentive_tensor::{add, dropout};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::{Initializer, Norm, NormConfig, NormPlacement, Pass};
+use crate::{BlockConfig, Initializer, Norm, NormPlacement, Pass};
 
 /// `norm_after(x + dropout(norm_of_branch(body(norm_before(x)))))`, where an absent norm is the identity.
 #[derive(Module, Debug)]
@@ -18,17 +18,10 @@ pub struct Sublayer<Body: Module> {
 }
 
 impl<Body: Module> Sublayer<Body> {
-    /// Wraps `body`; the placement says which norms there are.
-    pub fn new(
-        body: Body,
-        norm: &NormConfig,
-        placement: NormPlacement,
-        width: usize,
-        dropout: f64,
-        initial: &mut Initializer,
-    ) -> Self {
-        let mut norm_if = |there: bool| there.then(|| Norm::new(norm, width, initial));
-        let [before, of_branch, after] = match placement {
+    /// Wraps `body`; the block's placement says which norms there are.
+    pub fn new(body: Body, block: &BlockConfig, width: usize, initial: &mut Initializer) -> Self {
+        let mut norm_if = |there: bool| there.then(|| Norm::new(&block.norm, width, initial));
+        let [before, of_branch, after] = match block.placement {
             NormPlacement::Before => [true, false, false],
             NormPlacement::After => [false, false, true],
             NormPlacement::Both => [true, true, false],
@@ -38,7 +31,7 @@ impl<Body: Module> Sublayer<Body> {
             norm_of_branch: norm_if(of_branch),
             norm_after: norm_if(after),
             body,
-            dropout,
+            dropout: block.dropout,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{self, SpecialTokens, model_tensors, write_tensors};
 use attentive_model::{
-    LanguageModel, ModelConfig, PositionsConfig, RotaryConfig, RotaryScaling, parameters,
+    Model, ModelConfig, PositionsConfig, RotaryConfig, RotaryScaling, parameters,
 };
 use burn::tensor::{Device, TensorData};
 
@@ -33,7 +33,7 @@ const UNUSUAL: &str = r#"{
           "feed_forward": { "kind": "gated", "hidden_width": 20, "activation": "gelu" } }
     ] }"#;
 
-fn check_round_trip(model: &LanguageModel, model_type: &str) {
+fn check_round_trip(model: &Model, model_type: &str) {
     let folder = tempfile::tempdir().unwrap();
     let special = SpecialTokens {
         beginning: Some(1),
@@ -60,7 +60,7 @@ fn what_is_saved_loads_as_the_same_model() {
         let (model, _) = checkpoint::load(&fixture(name), &Device::flex()).unwrap();
         check_round_trip(&model, model_type);
     }
-    let model = LanguageModel::new(&config(UNUSUAL), 5, &Device::flex()).unwrap();
+    let model = Model::new(&config(UNUSUAL), 5, &Device::flex()).unwrap();
     check_round_trip(&model, "attentive");
 }
 
@@ -117,16 +117,10 @@ fn weights_in_several_files_load_as_one() {
 fn dropout_is_no_reason_to_leave_the_hugging_face_formats() {
     let mut gpt2 = checkpoint::describe(&fixture("gpt2")).unwrap().config;
     gpt2.blocks[0].dropout = 0.2;
-    check_round_trip(
-        &LanguageModel::new(&gpt2, 0, &Device::flex()).unwrap(),
-        "gpt2",
-    );
+    check_round_trip(&Model::new(&gpt2, 0, &Device::flex()).unwrap(), "gpt2");
     let mut llama = checkpoint::describe(&fixture("llama")).unwrap().config;
     llama.blocks[0].dropout = 0.2;
-    check_round_trip(
-        &LanguageModel::new(&llama, 0, &Device::flex()).unwrap(),
-        "llama",
-    );
+    check_round_trip(&Model::new(&llama, 0, &Device::flex()).unwrap(), "llama");
 }
 
 /// What transformers write of scaled rotary positions, in the style of version 5 and in the older one.
@@ -195,7 +189,7 @@ fn scaled_rotary_positions_are_read_and_written() {
             original_length: 32,
         }),
     });
-    let model = LanguageModel::new(&config, 0, &Device::flex()).unwrap();
+    let model = Model::new(&config, 0, &Device::flex()).unwrap();
     check_round_trip(&model, "attentive");
 }
 
@@ -212,7 +206,7 @@ fn parameter_names_and_shapes() {
         ),
         ("unusual", config(UNUSUAL)),
     ] {
-        let model = LanguageModel::new(&config, 0, &Device::flex()).unwrap();
+        let model = Model::new(&config, 0, &Device::flex()).unwrap();
         let lines: Vec<String> = parameters(&model)
             .iter()
             .map(|parameter| format!("{} {:?}", parameter.name, parameter.shape))

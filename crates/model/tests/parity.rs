@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use attentive_model::checkpoint::{self, TensorFile, saved_tensors};
-use attentive_model::{Extras, Input, LanguageModel, Recorder, parameters};
+use attentive_model::{Extras, Input, Model, Recorder, parameters};
 use attentive_tensor::cross_entropy;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -20,7 +20,7 @@ fn fixture(name: &str) -> PathBuf {
 
 struct Golden {
     file: TensorFile,
-    model: LanguageModel,
+    model: Model,
     device: Device,
 }
 
@@ -81,7 +81,10 @@ fn logits_hidden_states_and_attentions_are_those_of_transformers() {
         let check = |what: &str, difference: f32| {
             assert!(difference < 1e-5, "{name}: {what} differs by {difference}");
         };
-        check("logits", golden.difference("logits", output.logits));
+        check(
+            "logits",
+            golden.difference("logits", output.clone().into_words()),
+        );
         check(
             "last",
             golden.difference("last_hidden_state", output.hidden),
@@ -94,7 +97,7 @@ fn logits_hidden_states_and_attentions_are_those_of_transformers() {
             check(&key, golden.difference(&key, hidden));
         }
         assert_eq!(recorder.weights.len(), layers);
-        for (i, weights) in recorder.weights.into_iter().enumerate() {
+        for (i, (_, weights)) in recorder.weights.into_iter().enumerate() {
             let key = format!("attentions.{i}");
             check(&key, golden.difference(&key, weights));
         }
@@ -122,7 +125,7 @@ fn padding_on_either_side_has_no_effect_on_real_positions() {
             golden
                 .model
                 .forward(input, Extras::default())
-                .logits
+                .into_words()
                 .into_data(),
         );
         let theirs = golden.file.floats("padded.logits").unwrap();
@@ -147,7 +150,7 @@ fn positions_can_be_given() {
             ..Input::new(golden.ids("positioned.input_ids"))
         };
         let output = golden.model.forward(input, Extras::default());
-        let apart = golden.difference("positioned.logits", output.logits);
+        let apart = golden.difference("positioned.logits", output.into_words());
         assert!(apart < 1e-5, "{name}: logits differ by {apart}");
     }
 }
@@ -162,7 +165,7 @@ fn the_loss_and_every_gradient_are_those_of_pytorch() {
             let logits = golden
                 .model
                 .forward(Input::new(ids), Extras::default())
-                .logits;
+                .into_words();
             let [_, _, vocabulary] = logits.dims();
             let targets = golden.ids("loss.targets").reshape([count]);
             cross_entropy(logits.reshape([count, vocabulary]), targets, smoothing)
@@ -193,7 +196,7 @@ fn the_loss_and_every_gradient_are_those_of_pytorch() {
 }
 
 /// The gradient of each parameter, by our name.
-fn gradients(model: &LanguageModel, loss: &Tensor<1>) -> BTreeMap<String, TensorData> {
+fn gradients(model: &Model, loss: &Tensor<1>) -> BTreeMap<String, TensorData> {
     struct Collector(burn::tensor::Gradients, Vec<TensorData>);
     impl ModuleVisitor for Collector {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -226,7 +229,9 @@ fn half_precision_files_load() {
         let file = TensorFile::open(&folder.path().join("golden.safetensors")).unwrap();
         let ids = TensorData::new(file.integers("input_ids").unwrap(), [2, 24]);
         let ids = Tensor::from_data(ids, &Device::flex());
-        let logits = model.forward(Input::new(ids), Extras::default()).logits;
+        let logits = model
+            .forward(Input::new(ids), Extras::default())
+            .into_words();
         let theirs = file.floats(&format!("{kind}.logits")).unwrap();
         let apart = difference(&numbers(logits.into_data()), &theirs);
         assert!(apart < 1e-5, "{kind}.{end}: logits differ by {apart}");

@@ -2,7 +2,7 @@
 //! does.
 
 use attentive_model::{
-    Cache, Extras, FeedForwardConfig, Input, LanguageModel, ModelConfig, PositionsConfig, Purpose,
+    Cache, Extras, FeedForwardConfig, Input, Model, ModelConfig, PositionsConfig, Purpose,
     Randomness, Recorder, Site, parameters, replace_parameters,
 };
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -38,15 +38,17 @@ fn every_config() -> Vec<ModelConfig> {
     all
 }
 
-fn logits(model: &LanguageModel, ids: [[i32; 6]; 1]) -> Tensor<3> {
+fn logits(model: &Model, ids: [[i32; 6]; 1]) -> Tensor<3> {
     let ids = Tensor::<2, Int>::from_ints(ids, &Device::flex());
-    model.forward(Input::new(ids), Extras::default()).logits
+    model
+        .forward(Input::new(ids), Extras::default())
+        .into_words()
 }
 
 #[test]
 fn a_later_token_never_changes_an_earlier_output() {
     for config in every_config() {
-        let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+        let model = Model::new(&config, 3, &Device::flex()).unwrap();
         let one = logits(&model, [[1, 2, 3, 4, 5, 6]]);
         let other = logits(&model, [[1, 2, 3, 4, 17, 9]]);
         let gap = (one - other).abs();
@@ -70,7 +72,7 @@ fn norms_after_the_sublayers_leave_a_normalized_stream_and_norms_before_do_not()
     for (placement, normalized) in [("after", true), ("before", false), ("both", false)] {
         let plain = r#"{ "kind": "plain", "hidden_width": 24 }"#;
         let config = config(placement, "layer", "learned", plain);
-        let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+        let model = Model::new(&config, 3, &Device::flex()).unwrap();
         let mut recorder = Recorder::default();
         let ids = Tensor::<2, Int>::from_ints([[1, 2, 3, 4]], &Device::flex());
         let extras = Extras {
@@ -92,11 +94,11 @@ fn norms_after_the_sublayers_leave_a_normalized_stream_and_norms_before_do_not()
 fn norms_on_both_sides_normalize_what_is_added() {
     let plain = r#"{ "kind": "plain", "hidden_width": 24 }"#;
     let config = config("both", "rms", "none", plain);
-    let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+    let model = Model::new(&config, 3, &Device::flex()).unwrap();
     let names: Vec<String> = parameters(&model).into_iter().map(|it| it.name).collect();
     for part in ["attention", "feed_forward"] {
         for norm in ["norm_before", "norm_of_branch"] {
-            assert!(names.contains(&format!("blocks.1.{part}.{norm}.weight")));
+            assert!(names.contains(&format!("stack.blocks.1.{part}.{norm}.weight")));
         }
     }
     // Without its weights, the norm of what attention adds is zero, and so is that of the feed-forward layer: the stream
@@ -121,7 +123,7 @@ fn norms_on_both_sides_normalize_what_is_added() {
 #[test]
 fn a_cache_changes_nothing() {
     for config in every_config() {
-        let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+        let model = Model::new(&config, 3, &Device::flex()).unwrap();
         let whole = logits(&model, [[1, 2, 3, 4, 5, 6]]);
         let mut cache = Cache::new();
         for (start, ids) in [(0, vec![1, 2, 3]), (3, vec![4]), (4, vec![5, 6])] {
@@ -132,7 +134,7 @@ fn a_cache_changes_nothing() {
                 cache: Some(&mut cache),
                 ..Extras::default()
             };
-            let part = model.forward(Input::new(ids), extras).logits;
+            let part = model.forward(Input::new(ids), extras).into_words();
             let expected = whole.clone().narrow(1, start, count);
             let apart = (part - expected).abs().max().into_scalar::<f32>();
             assert!(apart < 1e-4, "{apart} at {start} in {config:?}");
@@ -146,18 +148,18 @@ fn padding_changes_nothing() {
         // Positions that are counted from the row's first place see where the text begins.
         if matches!(
             config.positions,
-            PositionsConfig::Learned {} | PositionsConfig::Sinusoidal {}
+            PositionsConfig::Learned(_) | PositionsConfig::Sinusoidal(_)
         ) {
             continue;
         }
-        let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+        let model = Model::new(&config, 3, &Device::flex()).unwrap();
         let whole = logits(&model, [[1, 2, 3, 4, 5, 6]]);
         let ids = [[9, 9, 1, 2, 3, 4, 5, 6, 9], [1, 2, 3, 4, 5, 6, 8, 8, 8]];
         let input = Input {
             keys: Some(vec![2..8, 0..6]),
             ..Input::new(Tensor::from_ints(ids, &Device::flex()))
         };
-        let padded = model.forward(input, Extras::default()).logits;
+        let padded = model.forward(input, Extras::default()).into_words();
         for (row, start) in [(0, 2), (1, 0)] {
             let part = padded.clone().narrow(0, row, 1).narrow(1, start, 6);
             let apart = (part - whole.clone()).abs().max().into_scalar::<f32>();
@@ -169,7 +171,7 @@ fn padding_changes_nothing() {
 #[test]
 fn dropout_needs_randomness_and_is_a_function_of_it() {
     let config = every_config().remove(0);
-    let model = LanguageModel::new(&config, 3, &Device::flex()).unwrap();
+    let model = Model::new(&config, 3, &Device::flex()).unwrap();
     let run = |randomness: Option<(u64, u64)>| {
         let ids = Tensor::<2, Int>::from_ints([[1, 2, 3, 4, 5, 6]], &Device::flex());
         let mut randomness =
@@ -178,7 +180,10 @@ fn dropout_needs_randomness_and_is_a_function_of_it() {
             randomness: randomness.as_mut(),
             ..Extras::default()
         };
-        model.forward(Input::new(ids), extras).logits.into_data()
+        model
+            .forward(Input::new(ids), extras)
+            .into_words()
+            .into_data()
     };
     assert_eq!(run(None), run(None));
     assert_eq!(run(Some((1, 2))), run(Some((1, 2))));

@@ -1,6 +1,6 @@
 //! Objectives: what a batch asks of a model, and how far the model is from it.
 
-use attentive_model::{Extras, Input, LanguageModel, Randomness};
+use attentive_model::{Extras, Input, Model, Randomness};
 use attentive_tensor::cross_entropy;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,7 @@ impl ObjectiveConfig {
     }
 
     /// The loss to train on, in nats per target, with what the model's layers add to it.
-    pub fn loss(
-        &self,
-        model: &LanguageModel,
-        batch: Batch,
-        randomness: &mut Randomness,
-    ) -> Tensor<1> {
+    pub fn loss(&self, model: &Model, batch: Batch, randomness: &mut Randomness) -> Tensor<1> {
         let Self::Causal { label_smoothing } = self;
         let Distance { loss, auxiliary } =
             self.distance(model, batch, Some(randomness), *label_smoothing);
@@ -69,14 +64,14 @@ impl ObjectiveConfig {
     }
 
     /// The loss to judge by: of the predictions alone, without dropout or smoothing.
-    pub fn held_out_loss(&self, model: &LanguageModel, batch: Batch) -> f64 {
+    pub fn held_out_loss(&self, model: &Model, batch: Batch) -> f64 {
         let Distance { loss, .. } = self.distance(model, batch, None, 0.0);
         f64::from(loss.into_scalar::<f32>())
     }
 
     fn distance(
         &self,
-        model: &LanguageModel,
+        model: &Model,
         batch: Batch,
         randomness: Option<&mut Randomness>,
         label_smoothing: f64,
@@ -87,14 +82,16 @@ impl ObjectiveConfig {
             ..Extras::default()
         };
         let output = model.forward(Input::new(batch.inputs), extras);
-        let [_, _, vocabulary] = output.logits.dims();
+        let auxiliary = output.auxiliary_loss.clone();
+        let words = output.into_words();
+        let [_, _, vocabulary] = words.dims();
         Distance {
             loss: cross_entropy(
-                output.logits.reshape([rows * length, vocabulary]),
+                words.reshape([rows * length, vocabulary]),
                 batch.targets.reshape([rows * length]),
                 label_smoothing,
             ),
-            auxiliary: output.auxiliary_loss,
+            auxiliary,
         }
     }
 }

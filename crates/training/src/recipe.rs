@@ -1,6 +1,6 @@
 //! A recipe: everything that decides what a training run does, as one typed tree.
 
-use attentive_model::{LanguageModel, ModelConfig, Parameter, parameters};
+use attentive_model::{Model, ModelConfig, Parameter, parameters};
 use attentive_text::TokenizerConfig;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
@@ -164,12 +164,11 @@ impl Recipe {
             ..self.model.clone()
         };
         // Weights are drawn when they are first used, so this only counts them.
-        let model = LanguageModel::new(&config, 0, &Device::flex()).map_err(|error| {
-            RecipeError::OutOfRange {
+        let model =
+            Model::new(&config, 0, &Device::flex()).map_err(|error| RecipeError::OutOfRange {
                 key: format!("model.{}", error.field),
                 problem: error.problem,
-            }
-        })?;
+            })?;
         let numbers = |parameter: &Parameter| -> u128 {
             parameter.shape.iter().map(|size| *size as u128).product()
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{CheckpointError, TensorFile, model_tensors, write_tensors};
-use attentive_model::{LanguageModel, parameters, replace_parameters};
+use attentive_model::{Model, parameters, replace_parameters};
 use burn::tensor::TensorData;
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ impl State {
     pub fn save(
         &self,
         path: &Path,
-        model: &LanguageModel,
+        model: &Model,
         optimizer: &AdamW,
     ) -> Result<(), CheckpointError> {
         let mut tensors = BTreeMap::new();
@@ -74,9 +74,9 @@ impl SavedState {
     /// Reads the weights into `model`, which must be of the same settings, and the optimizer's memory.
     pub fn restore(
         self,
-        model: LanguageModel,
+        model: Model,
         config: &AdamWConfig,
-    ) -> Result<(State, LanguageModel, AdamW), TrainingError> {
+    ) -> Result<(State, Model, AdamW), TrainingError> {
         let Self { path, file, state } = self;
         let read = |prefix: &str, name: &str, shape: &[usize]| {
             let numbers = file

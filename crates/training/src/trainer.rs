@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attentive_model::checkpoint::{self, SpecialTokens, replace_file};
-use attentive_model::{LanguageModel, Purpose, Randomness};
+use attentive_model::{Model, Purpose, Randomness};
 use attentive_text::{held_out_windows, training_windows, unigram_entropy};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -22,7 +22,7 @@ pub struct Trainer {
     data: Data,
     device: Device,
     /// There is one, but inside an update.
-    model: Option<LanguageModel>,
+    model: Option<Model>,
     optimizer: AdamW,
     state: State,
     metrics: MetricsFile,
@@ -67,7 +67,7 @@ impl Trainer {
         let data = prepare_data(&recipe, &folder, saved.as_ref())?;
         fit_to_tokenizer(&mut recipe, &data)?;
         let device = device.clone().autodiff();
-        let fresh = LanguageModel::new(&recipe.model, recipe.seed, &device)?;
+        let fresh = Model::new(&recipe.model, recipe.seed, &device)?;
         let (state, model, optimizer) = match saved {
             Some(saved) => saved.restore(fresh, &recipe.optimizer)?,
             None => {
@@ -107,11 +107,11 @@ impl Trainer {
     }
 
     /// The model as it is now, ready for use.
-    pub fn model(&self) -> LanguageModel {
+    pub fn model(&self) -> Model {
         self.current().valid()
     }
 
-    fn current(&self) -> &LanguageModel {
+    fn current(&self) -> &Model {
         self.model.as_ref().expect(BETWEEN_STEPS)
     }
 

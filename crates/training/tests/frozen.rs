@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use attentive_model::checkpoint::{self, SpecialTokens, model_tensors};
-use attentive_model::{LanguageModel, ModelConfig, Purpose, Randomness, parameters};
+use attentive_model::{Model, ModelConfig, Purpose, Randomness, parameters};
 use attentive_training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig, State};
 use burn::module::Module;
 use burn::tensor::{Device, TensorData};
 
-const ROTATIONS: &str = "blocks.0.attention.body.rotations";
+const ROTATIONS: &str = "stack.blocks.0.attention.body.rotations";
 
 fn config() -> ModelConfig {
     let words = r#"{ "vocabulary": 23, "length": 12, "width": 16, "positions": { "kind": "learned" },
@@ -23,13 +23,13 @@ fn optimizer_config() -> AdamWConfig {
     serde_json::from_str(r#"{ "learning_rate": 0.01, "decay": 0.5 }"#).unwrap()
 }
 
-fn numbers(model: &LanguageModel, name: &str) -> Vec<f32> {
+fn numbers(model: &Model, name: &str) -> Vec<f32> {
     let data: TensorData = model_tensors(model).remove(name).unwrap();
     data.try_to_vec().unwrap()
 }
 
 /// One step on a fixed batch; gives the model, its loss before, and the names of what has a gradient.
-fn step(model: LanguageModel, optimizer: &mut AdamW) -> (LanguageModel, f32, Vec<String>) {
+fn step(model: Model, optimizer: &mut AdamW) -> (Model, f32, Vec<String>) {
     let ids: Vec<u32> = (0..2 * 13).map(|i| i * i % 23).collect();
     let windows: Vec<&[u32]> = ids.chunks(13).collect();
     let objective = ObjectiveConfig::default();
@@ -46,7 +46,7 @@ fn step(model: LanguageModel, optimizer: &mut AdamW) -> (LanguageModel, f32, Vec
 }
 
 /// Trains for some steps; all but the rotations must move, and the loss must fall.
-fn train(mut model: LanguageModel, optimizer: &mut AdamW) -> LanguageModel {
+fn train(mut model: Model, optimizer: &mut AdamW) -> Model {
     let before: HashMap<String, TensorData> = model_tensors(&model).into_iter().collect();
     let mut losses = Vec::new();
     for _ in 0..20 {
@@ -66,13 +66,13 @@ fn train(mut model: LanguageModel, optimizer: &mut AdamW) -> LanguageModel {
 #[test]
 fn a_model_with_frozen_parameters_trains_and_leaves_them_as_they_are() {
     let device = Device::flex().autodiff();
-    let model = LanguageModel::new(&config(), 3, &device).unwrap();
+    let model = Model::new(&config(), 3, &device).unwrap();
     train(model, &mut AdamW::new(&optimizer_config()));
 }
 
 #[test]
 fn frozen_parameters_stay_frozen_when_the_model_is_put_to_use_and_back() {
-    let model = LanguageModel::new(&config(), 3, &Device::flex()).unwrap();
+    let model = Model::new(&config(), 3, &Device::flex()).unwrap();
     let model = train(model.train(), &mut AdamW::new(&optimizer_config()));
     train(model.valid().train(), &mut AdamW::new(&optimizer_config()));
 }
@@ -84,18 +84,15 @@ fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
     let mut other_seed = serde_json::to_value(config()).unwrap();
     other_seed["blocks"][0]["attention"]["seed"] = 8.into();
     let other: ModelConfig = serde_json::from_value(other_seed).unwrap();
-    let model = LanguageModel::new(&config(), 3, &device).unwrap();
+    let model = Model::new(&config(), 3, &device).unwrap();
     let rotations = numbers(&model, ROTATIONS);
     assert_ne!(
         rotations,
-        numbers(&LanguageModel::new(&other, 3, &device).unwrap(), ROTATIONS)
+        numbers(&Model::new(&other, 3, &device).unwrap(), ROTATIONS)
     );
     assert_eq!(
         rotations,
-        numbers(
-            &LanguageModel::new(&config(), 4, &device).unwrap(),
-            ROTATIONS
-        )
+        numbers(&Model::new(&config(), 4, &device).unwrap(), ROTATIONS)
     );
 
     checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
@@ -113,7 +110,7 @@ fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
     state.save(&path, &trained, &optimizer).unwrap();
     let saved = State::open(&path).unwrap();
     // Rotations of another seed are replaced by those of the file.
-    let fresh = LanguageModel::new(&other, 3, &device).unwrap();
+    let fresh = Model::new(&other, 3, &device).unwrap();
     let (_, restored, mut restored_optimizer) = saved.restore(fresh, &optimizer_config()).unwrap();
     assert_eq!(rotations, numbers(&restored, ROTATIONS));
     let (next, loss, _) = step(trained, &mut optimizer);
@@ -125,12 +122,12 @@ fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
 /// Features change at the steps that the settings say, are a function of the step, and stay out of training.
 #[test]
 fn features_are_drawn_anew_when_it_is_time() {
-    const FEATURES: &str = "blocks.0.attention.body.pattern.features";
+    const FEATURES: &str = "stack.blocks.0.attention.body.pattern.features";
     let mut config = config();
     let words = r#"{ "kind": "performer", "heads": 2, "features": 12, "redraw_every": 3 }"#;
     config.blocks[0].attention = serde_json::from_str(words).unwrap();
     let device = Device::flex().autodiff();
-    let new = || LanguageModel::new(&config, 1, &device).unwrap();
+    let new = || Model::new(&config, 1, &device).unwrap();
     let mut optimizer = AdamW::new(&optimizer_config());
     let mut model = new();
     let mut seen = Vec::new();

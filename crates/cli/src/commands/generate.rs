@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
-use attentive::model::{LanguageModel, checkpoint};
+use attentive::model::{Model, checkpoint};
 use attentive::text::Tokenizer;
 use serde_json::json;
 
@@ -85,7 +85,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
 /// nobody reads it any more.
 fn stream(
     out: &mut impl Write,
-    model: &LanguageModel,
+    model: &Model,
     tokenizer: Option<&Tokenizer>,
     (text, prompt): (&str, &[u32]),
     config: &GenerationConfig,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use attentive::model::checkpoint::{self, Description};
-use attentive::model::{LanguageModel, ModelConfig, Operations, parameters};
+use attentive::model::{Model, ModelConfig, Operations, parameters};
 use serde_json::{Value, json};
 
 use crate::arguments::Info;
@@ -16,7 +16,7 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
     let description = checkpoint::describe(&arguments.model)?;
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;
-    let model = LanguageModel::new(config, 0, &device)?;
+    let model = Model::new(config, 0, &device)?;
     let mut exact: BTreeMap<&str, u128> = BTreeMap::new();
     for parameter in parameters(&model) {
         let count: u128 = parameter.shape.iter().map(|size| *size as u128).product();
@@ -167,11 +167,14 @@ fn part(name: &str) -> &'static str {
     let has = |word: &str| name.split('.').any(|it| it == word);
     if name.contains("norm") {
         "norms"
-    } else if has("attention") {
+    } else if has("attention") || has("cross") {
         "attention"
     } else if has("feed_forward") {
         "feed-forward"
-    } else if has("head") {
+    } else if ["words", "pooler", "classes", "labels"]
+        .into_iter()
+        .any(has)
+    {
         "head"
     } else {
         "embeddings"
@@ -179,15 +182,40 @@ fn part(name: &str) -> &'static str {
 }
 
 fn shape(config: &ModelConfig) -> String {
-    format!(
-        "{} layers, width {}, vocabulary {}, length {}, {} positions, {} head",
+    let reads = match &config.patches {
+        Some(patches) => format!(
+            "pictures of {} x {} in patches of {}",
+            patches.height, patches.width, patches.size
+        ),
+        None => format!("vocabulary {}", config.vocabulary),
+    };
+    let own = format!(
+        "{} layers, width {}, {reads}, length {}, {} positions, {}",
         config.layers(),
         config.width,
-        config.vocabulary,
         config.length,
         word(&json!(config.positions)["kind"]),
-        word(&json!(config.head)),
-    )
+        heads(config),
+    );
+    match &config.encoder {
+        Some(encoder) => format!("{own}; encoder: {}", shape(encoder)),
+        None => own,
+    }
+}
+
+/// What reads the hidden states.
+fn heads(config: &ModelConfig) -> String {
+    let words = config.head.words().map(|words| match words.tied {
+        true => "tied head".to_owned(),
+        false => "separate head".to_owned(),
+    });
+    let classes = (config.classes.as_ref()).map(|it| format!("{} classes", it.classes));
+    let labels = (config.labels.as_ref()).map(|it| format!("{} labels", it.labels));
+    let all: Vec<String> = [words, classes, labels].into_iter().flatten().collect();
+    match all.as_slice() {
+        [] => "no head".to_owned(),
+        all => all.join(", "),
+    }
 }
 
 /// The name that a setting has in a recipe.

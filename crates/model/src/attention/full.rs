@@ -6,20 +6,31 @@ use burn::module::Module;
 use super::heads::with_heads;
 use super::pattern::{Call, Context, Projected};
 use super::{Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place};
+use crate::checks::positive;
 use crate::{ConfigError, Initializer, Operations};
 
 with_heads! {
     /// Settings of full softmax attention.
-    pub struct FullAttentionConfig {}
+    pub struct FullAttentionConfig {
+        /// What scores are multiplied with; one over the square root of a head's width unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub scale: Option<f64>,
+    }
 }
 
 impl AttentionSettings for FullAttentionConfig {
     fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
+        if let Some(scale) = self.scale {
+            positive(&format!("{path}.scale"), scale)?;
+        }
         self.shared().validate(path, place.widths.queries)
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let pattern = Pattern::Softmax(Softmax { window: None });
+        let pattern = Pattern::Softmax(Softmax {
+            window: None,
+            scale: self.scale,
+        });
         Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
     }
 
@@ -42,6 +53,9 @@ impl AttentionSettings for FullAttentionConfig {
 pub struct Softmax {
     #[module(skip)]
     pub(super) window: Option<usize>,
+    /// What scores are multiplied with, if not one over the square root of a head's width.
+    #[module(skip)]
+    pub(super) scale: Option<f64>,
 }
 
 impl Softmax {
@@ -53,7 +67,7 @@ impl Softmax {
         }
         let scores = Scores {
             bias: call.bias(&heads),
-            ..Scores::new(mask, call.scale(&heads))
+            ..Scores::new(mask, self.scale.unwrap_or_else(|| call.scale(&heads)))
         };
         call.attend(heads, &scores)
     }

@@ -23,7 +23,10 @@ impl AttentionSettings for SlidingWindowConfig {
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
         let window = Some(self.window);
-        let pattern = Pattern::Softmax(Softmax { window });
+        let pattern = Pattern::Softmax(Softmax {
+            window,
+            scale: None,
+        });
         Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
     }
 

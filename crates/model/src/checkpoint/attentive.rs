@@ -2,20 +2,28 @@
 
 use serde_json::{Value, json};
 
-use super::Format;
 use super::table::Table;
+use super::{Architecture, Format, LastState};
 use crate::ModelConfig;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "attentive",
-    architecture: None,
     read,
     write,
     table: Table {
-        rows: &[],
+        parts: &[],
         optional_prefix: "",
         ignored: &[],
+        renamed: &[],
     },
+    group: |_| 1,
+    last_state: LastState::Normed,
+    architectures: &[Architecture {
+        name: "",
+        heads: |_, _| Ok(()),
+        rows: &[],
+        bare: false,
+    }],
 };
 
 fn read(words: &Value) -> Result<ModelConfig, String> {

@@ -38,6 +38,14 @@ pub enum CheckpointError {
         /// Which setting, and what is wrong with it.
         problem: String,
     },
+    /// An input of a pass does not fit the model.
+    #[error("{path}: {problem}", path = path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// Which input, and what is wrong with it.
+        problem: String,
+    },
     /// No format has this `model_type`.
     #[error("{path}: model_type \"{model_type}\" is not supported; supported are {}", supported.join(", "), path = path.display())]
     UnknownType {

@@ -3,50 +3,64 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::table::{Operation::*, Row, Table};
+use super::heads::{bare, classes_of_last, refuse_unless, with_words};
+use super::table::{Operation::*, Part, Row, Table};
 use super::words::{activation, activation_name, head};
-use super::{Format, json};
+use super::{Format, LastState, json};
 use crate::{
-    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig, ModelConfig,
-    NormConfig, NormPlacement, PlainConfig, PositionsConfig,
+    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
+    LearnedConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig, PositionsConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
     model_type: "gpt2",
-    architecture: Some("GPT2LMHeadModel"),
     read,
     write,
     table: Table {
-        rows: ROWS,
+        parts: &[Part {
+            ours: "stack.",
+            theirs: "transformer.",
+            rows: ROWS,
+        }],
         optional_prefix: "transformer.",
         // Causal masks that old versions saved as buffers, and the copy of the tied embedding.
         ignored: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
+        renamed: &[],
     },
+    group: |_| 1,
+    last_state: LastState::Normed,
+    architectures: &[
+        with_words(
+            "GPT2LMHeadModel",
+            &[("words.weight", "lm_head.weight", Same)],
+        ),
+        bare("GPT2Model"),
+        classes_of_last("GPT2ForSequenceClassification"),
+    ],
 };
 
 #[rustfmt::skip] // A table is read in columns.
 const ROWS: &[Row] = &[
-    ("tokens.weight",                                  "transformer.wte.weight",                   Same),
-    ("positions.weight",                               "transformer.wpe.weight",                   Same),
-    ("blocks.{layer}.attention.norm_before.weight",    "transformer.h.{layer}.ln_1.weight",        Same),
-    ("blocks.{layer}.attention.norm_before.bias",      "transformer.h.{layer}.ln_1.bias",          Same),
-    ("blocks.{layer}.attention.body.query.weight",     "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(0)),
-    ("blocks.{layer}.attention.body.key.weight",       "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(1)),
-    ("blocks.{layer}.attention.body.value.weight",     "transformer.h.{layer}.attn.c_attn.weight", TransposedThird(2)),
-    ("blocks.{layer}.attention.body.query.bias",       "transformer.h.{layer}.attn.c_attn.bias",   Third(0)),
-    ("blocks.{layer}.attention.body.key.bias",         "transformer.h.{layer}.attn.c_attn.bias",   Third(1)),
-    ("blocks.{layer}.attention.body.value.bias",       "transformer.h.{layer}.attn.c_attn.bias",   Third(2)),
-    ("blocks.{layer}.attention.body.output.weight",    "transformer.h.{layer}.attn.c_proj.weight", Transpose),
-    ("blocks.{layer}.attention.body.output.bias",      "transformer.h.{layer}.attn.c_proj.bias",   Same),
-    ("blocks.{layer}.feed_forward.norm_before.weight", "transformer.h.{layer}.ln_2.weight",        Same),
-    ("blocks.{layer}.feed_forward.norm_before.bias",   "transformer.h.{layer}.ln_2.bias",          Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",     "transformer.h.{layer}.mlp.c_fc.weight",    Transpose),
-    ("blocks.{layer}.feed_forward.body.up.bias",       "transformer.h.{layer}.mlp.c_fc.bias",      Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",   "transformer.h.{layer}.mlp.c_proj.weight",  Transpose),
-    ("blocks.{layer}.feed_forward.body.down.bias",     "transformer.h.{layer}.mlp.c_proj.bias",    Same),
-    ("final_norm.weight",                              "transformer.ln_f.weight",                  Same),
-    ("final_norm.bias",                                "transformer.ln_f.bias",                    Same),
-    ("head.weight",                                    "lm_head.weight",                           Same),
+    ("tokens.weight",                                  "wte.weight",                   Same),
+    ("positions.weight",                               "wpe.weight",                   Same),
+    ("blocks.{layer}.attention.norm_before.weight",    "h.{layer}.ln_1.weight",        Same),
+    ("blocks.{layer}.attention.norm_before.bias",      "h.{layer}.ln_1.bias",          Same),
+    ("blocks.{layer}.attention.body.query.weight",     "h.{layer}.attn.c_attn.weight", TransposedThird(0)),
+    ("blocks.{layer}.attention.body.key.weight",       "h.{layer}.attn.c_attn.weight", TransposedThird(1)),
+    ("blocks.{layer}.attention.body.value.weight",     "h.{layer}.attn.c_attn.weight", TransposedThird(2)),
+    ("blocks.{layer}.attention.body.query.bias",       "h.{layer}.attn.c_attn.bias",   Third(0)),
+    ("blocks.{layer}.attention.body.key.bias",         "h.{layer}.attn.c_attn.bias",   Third(1)),
+    ("blocks.{layer}.attention.body.value.bias",       "h.{layer}.attn.c_attn.bias",   Third(2)),
+    ("blocks.{layer}.attention.body.output.weight",    "h.{layer}.attn.c_proj.weight", Transpose),
+    ("blocks.{layer}.attention.body.output.bias",      "h.{layer}.attn.c_proj.bias",   Same),
+    ("blocks.{layer}.feed_forward.norm_before.weight", "h.{layer}.ln_2.weight",        Same),
+    ("blocks.{layer}.feed_forward.norm_before.bias",   "h.{layer}.ln_2.bias",          Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",     "h.{layer}.mlp.c_fc.weight",    Transpose),
+    ("blocks.{layer}.feed_forward.body.up.bias",       "h.{layer}.mlp.c_fc.bias",      Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",   "h.{layer}.mlp.c_proj.weight",  Transpose),
+    ("blocks.{layer}.feed_forward.body.down.bias",     "h.{layer}.mlp.c_proj.bias",    Same),
+    ("final_norm.weight",                              "ln_f.weight",                  Same),
+    ("final_norm.bias",                                "ln_f.bias",                    Same),
 ];
 
 /// The settings of config.json that matter to the numbers. Others are left alone.
@@ -97,7 +111,7 @@ impl Default for Words {
 
 fn read(words: &Value) -> Result<ModelConfig, String> {
     let words: Words = json::typed(words, "")?;
-    for (name, value, supported) in [
+    refuse_unless(&[
         ("scale_attn_weights", words.scale_attn_weights, true),
         (
             "scale_attn_by_inverse_layer_idx",
@@ -105,24 +119,15 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             false,
         ),
         ("add_cross_attention", words.add_cross_attention, false),
-    ] {
-        if value != supported {
-            return Err(format!(
-                "{name} {value} is not supported; it must be {supported}"
-            ));
-        }
-    }
+    ])?;
     let norm = NormConfig::Layer {
         epsilon: words.layer_norm_epsilon,
     };
     Ok(ModelConfig {
-        vocabulary: words.vocab_size,
-        length: words.n_positions,
-        width: words.n_embd,
         embedding_dropout: words.embd_pdrop,
         initial_deviation: words.initializer_range,
         head: head(words.tie_word_embeddings),
-        positions: PositionsConfig::Learned {},
+        positions: PositionsConfig::Learned(LearnedConfig::default()),
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {
             repeat: words.n_layer,
@@ -130,6 +135,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             placement: NormPlacement::Before,
             norm,
             attention: AttentionConfig::Full(FullAttentionConfig {
+                scale: None,
                 heads: words.n_head,
                 key_value_heads: None,
                 head_width: None,
@@ -137,12 +143,14 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
                 bias: true,
                 output_bias: true,
             }),
+            cross: None,
             feed_forward: FeedForwardConfig::Plain(PlainConfig {
                 hidden_width: words.n_inner.unwrap_or(words.n_embd.saturating_mul(4)),
                 activation: activation(&words.activation_function)?,
                 bias: true,
             }),
         }],
+        ..ModelConfig::new(words.vocab_size, words.n_positions, words.n_embd)
     })
 }
 

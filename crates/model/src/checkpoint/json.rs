@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{CheckpointError, SpecialTokens};
+use crate::ModelConfig;
 
 /// Reads a JSON object.
 pub fn read(path: &Path) -> Result<Value, CheckpointError> {
@@ -91,4 +92,31 @@ pub fn write_special(words: &mut Value, special: &SpecialTokens) {
         [one] => json!(one),
         several => json!(several),
     };
+}
+
+/// Adds the numbers of classes or labels to `words`, as names without a meaning.
+pub fn write_labels(words: &mut Value, config: &ModelConfig) {
+    let classes = config.classes.as_ref().map(|classes| classes.classes);
+    let labels = config.labels.as_ref().map(|labels| labels.labels);
+    let Some(count) = classes.or(labels) else {
+        return;
+    };
+    let names = (0..count).map(|label| (label.to_string(), json!(format!("LABEL_{label}"))));
+    words["id2label"] = Value::Object(names.collect());
+}
+
+/// How many classes or labels `words` names; two unless said, as Hugging Face has it.
+pub fn read_labels(words: &Value) -> Result<usize, String> {
+    match (&words["id2label"], &words["num_labels"]) {
+        (Value::Object(names), _) => Ok(names.len()),
+        (Value::Null, Value::Null) => Ok(2),
+        (Value::Null, count) => {
+            let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
+            count
+                .ok_or_else(|| format!("num_labels: {} is not a whole number", words["num_labels"]))
+        }
+        (other, _) => Err(format!(
+            "id2label: {other} is not a table of numbers and names"
+        )),
+    }
 }

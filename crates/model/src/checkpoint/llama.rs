@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Format;
+use super::heads::{bare, classes_of_last, with_words};
 use super::rope::{RopeWords, scaling_words};
-use super::table::{Operation::Same, Row, Table};
+use super::table::{Operation::Same, Part, Row, Table};
 use super::words::{activation, activation_name, head};
+use super::{Format, LastState};
 use crate::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, GatedConfig, HeadConfig,
     ModelConfig, NormConfig, NormPlacement, PositionsConfig,
@@ -14,38 +15,51 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "llama",
-    architecture: Some("LlamaForCausalLM"),
     read,
     write,
     table: Table {
-        rows: ROWS,
+        parts: &[Part {
+            ours: "stack.",
+            theirs: "model.",
+            rows: ROWS,
+        }],
         optional_prefix: "model.",
         // Angles that old versions saved as buffers, and the copy of the tied embedding.
         ignored: &[".rotary_emb.inv_freq", "lm_head.weight"],
+        renamed: &[],
     },
+    group: |_| 1,
+    last_state: LastState::Normed,
+    architectures: &[
+        with_words(
+            "LlamaForCausalLM",
+            &[("words.weight", "lm_head.weight", Same)],
+        ),
+        bare("LlamaModel"),
+        classes_of_last("LlamaForSequenceClassification"),
+    ],
 };
 
 #[rustfmt::skip] // A table is read in columns.
 const ROWS: &[Row] = &[
-    ("tokens.weight",                                  "model.embed_tokens.weight",                            Same),
-    ("blocks.{layer}.attention.norm_before.weight",    "model.layers.{layer}.input_layernorm.weight",          Same),
-    ("blocks.{layer}.attention.body.query.weight",     "model.layers.{layer}.self_attn.q_proj.weight",         Same),
-    ("blocks.{layer}.attention.body.query.bias",       "model.layers.{layer}.self_attn.q_proj.bias",           Same),
-    ("blocks.{layer}.attention.body.key.weight",       "model.layers.{layer}.self_attn.k_proj.weight",         Same),
-    ("blocks.{layer}.attention.body.key.bias",         "model.layers.{layer}.self_attn.k_proj.bias",           Same),
-    ("blocks.{layer}.attention.body.value.weight",     "model.layers.{layer}.self_attn.v_proj.weight",         Same),
-    ("blocks.{layer}.attention.body.value.bias",       "model.layers.{layer}.self_attn.v_proj.bias",           Same),
-    ("blocks.{layer}.attention.body.output.weight",    "model.layers.{layer}.self_attn.o_proj.weight",         Same),
-    ("blocks.{layer}.attention.body.output.bias",      "model.layers.{layer}.self_attn.o_proj.bias",           Same),
-    ("blocks.{layer}.feed_forward.norm_before.weight", "model.layers.{layer}.post_attention_layernorm.weight", Same),
-    ("blocks.{layer}.feed_forward.body.gate.weight",   "model.layers.{layer}.mlp.gate_proj.weight",            Same),
-    ("blocks.{layer}.feed_forward.body.gate.bias",     "model.layers.{layer}.mlp.gate_proj.bias",              Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",     "model.layers.{layer}.mlp.up_proj.weight",              Same),
-    ("blocks.{layer}.feed_forward.body.up.bias",       "model.layers.{layer}.mlp.up_proj.bias",                Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",   "model.layers.{layer}.mlp.down_proj.weight",            Same),
-    ("blocks.{layer}.feed_forward.body.down.bias",     "model.layers.{layer}.mlp.down_proj.bias",              Same),
-    ("final_norm.weight",                              "model.norm.weight",                                    Same),
-    ("head.weight",                                    "lm_head.weight",                                       Same),
+    ("tokens.weight",                                  "embed_tokens.weight",                            Same),
+    ("blocks.{layer}.attention.norm_before.weight",    "layers.{layer}.input_layernorm.weight",          Same),
+    ("blocks.{layer}.attention.body.query.weight",     "layers.{layer}.self_attn.q_proj.weight",         Same),
+    ("blocks.{layer}.attention.body.query.bias",       "layers.{layer}.self_attn.q_proj.bias",           Same),
+    ("blocks.{layer}.attention.body.key.weight",       "layers.{layer}.self_attn.k_proj.weight",         Same),
+    ("blocks.{layer}.attention.body.key.bias",         "layers.{layer}.self_attn.k_proj.bias",           Same),
+    ("blocks.{layer}.attention.body.value.weight",     "layers.{layer}.self_attn.v_proj.weight",         Same),
+    ("blocks.{layer}.attention.body.value.bias",       "layers.{layer}.self_attn.v_proj.bias",           Same),
+    ("blocks.{layer}.attention.body.output.weight",    "layers.{layer}.self_attn.o_proj.weight",         Same),
+    ("blocks.{layer}.attention.body.output.bias",      "layers.{layer}.self_attn.o_proj.bias",           Same),
+    ("blocks.{layer}.feed_forward.norm_before.weight", "layers.{layer}.post_attention_layernorm.weight", Same),
+    ("blocks.{layer}.feed_forward.body.gate.weight",   "layers.{layer}.mlp.gate_proj.weight",            Same),
+    ("blocks.{layer}.feed_forward.body.gate.bias",     "layers.{layer}.mlp.gate_proj.bias",              Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",     "layers.{layer}.mlp.up_proj.weight",              Same),
+    ("blocks.{layer}.feed_forward.body.up.bias",       "layers.{layer}.mlp.up_proj.bias",                Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",   "layers.{layer}.mlp.down_proj.weight",            Same),
+    ("blocks.{layer}.feed_forward.body.down.bias",     "layers.{layer}.mlp.down_proj.bias",              Same),
+    ("final_norm.weight",                              "norm.weight",                                    Same),
 ];
 
 /// The settings of config.json that matter to the numbers. Others are left alone.
@@ -115,10 +129,6 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
         max_position_embeddings: words.max_position_embeddings,
     };
     Ok(ModelConfig {
-        vocabulary: words.vocab_size,
-        length: words.max_position_embeddings,
-        width: words.hidden_size,
-        embedding_dropout: 0.0,
         initial_deviation: words.initializer_range,
         head: head(words.tie_word_embeddings),
         positions: PositionsConfig::Rotary(rope.read()?),
@@ -129,6 +139,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             placement: NormPlacement::Before,
             norm,
             attention: AttentionConfig::Full(FullAttentionConfig {
+                scale: None,
                 heads: words.num_attention_heads,
                 key_value_heads: words.num_key_value_heads,
                 head_width: words.head_dim,
@@ -136,12 +147,18 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
                 bias: words.attention_bias,
                 output_bias: words.attention_bias,
             }),
+            cross: None,
             feed_forward: FeedForwardConfig::Gated(GatedConfig {
                 hidden_width: words.intermediate_size,
                 activation: activation(&words.hidden_act)?,
                 bias: words.mlp_bias,
             }),
         }],
+        ..ModelConfig::new(
+            words.vocab_size,
+            words.max_position_embeddings,
+            words.hidden_size,
+        )
     })
 }
 

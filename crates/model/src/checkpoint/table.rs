@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use burn::tensor::TensorData;
 
 use super::{TensorFile, TensorProblems};
-use crate::Parameter;
+use crate::{Parameter, PatchesConfig};
 
 /// How a tensor of ours is found in theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The same numbers in the same order.
     Same,
+    /// The same under one more axis of size one, in front.
+    Led,
+    /// The same, with the pixels of a patch under axes of their own.
+    Convolution,
     /// Theirs is `[input, output]`.
     Transpose,
     /// Theirs holds three vectors one after the other, of which ours is this one.
@@ -20,20 +24,51 @@ pub enum Operation {
     TransposedThird(usize),
 }
 
-/// One tensor: our whole name, their whole name (both with `{layer}` where it has one), and the way between them.
+/// One tensor: our name, their name (both with `{layer}` where it has one), and the way between them. Of a block in a group,
+/// their name has `{group}` and `{inner}` instead, and `{up}` is
+/// a map whose name depends on whether there is a gate beside it.
 pub type Row = (&'static str, &'static str, Operation);
+
+/// The names of one stack.
+pub struct Part {
+    /// What stands before our names.
+    pub ours: &'static str,
+    /// What stands before theirs.
+    pub theirs: &'static str,
+    /// The tensors.
+    pub rows: &'static [Row],
+}
 
 /// The names of one format.
 pub struct Table {
-    /// The tensors; no rows at all means that their names are ours.
-    pub rows: &'static [Row],
+    /// The stacks; none at all means that their names are ours.
+    pub parts: &'static [Part],
     /// What some files leave out of the front of every name.
     pub optional_prefix: &'static str,
     /// Ends of names that carry nothing: buffers that old versions saved, copies of tied weights.
     pub ignored: &'static [&'static str],
+    /// Ends of names that old versions wrote otherwise, theirs and today's.
+    pub renamed: &'static [(&'static str, &'static str)],
 }
 
-impl Table {
+/// The names of a model with its heads.
+pub struct Names {
+    pub table: &'static Table,
+    /// The rows of the heads that the model has, with whole names.
+    pub heads: &'static [Row],
+    /// Whether saving leaves out the optional prefix.
+    pub bare: bool,
+    /// The rows of all heads that the family has: tensors of those that the model leaves out are no surprise.
+    pub known: Vec<&'static Row>,
+    /// How pictures are cut.
+    pub patches: Option<PatchesConfig>,
+    /// How many blocks a group has.
+    pub group: usize,
+    /// Whether feed-forward layers have a gate, beside which T5 names the other map otherwise.
+    pub gated: bool,
+}
+
+impl Names {
     /// Finds every parameter in a file, or says all that is wrong.
     pub fn read(
         &self,
@@ -41,26 +76,31 @@ impl Table {
         file: &TensorFile,
     ) -> Result<HashMap<String, TensorData>, TensorProblems> {
         let mut problems = TensorProblems::default();
-        let mut unread: BTreeSet<String> = file.names().into_iter().collect();
-        let prefixed = unread
+        let found = file.names();
+        let today: HashMap<String, &str> = found
             .iter()
-            .any(|name| name.starts_with(self.optional_prefix));
+            .map(|name| (self.table.today(name), name.as_str()))
+            .collect();
+        let mut unread: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+        let prefix = self.table.optional_prefix;
+        let prefixed = found.iter().any(|name| name.starts_with(prefix));
         let mut values = HashMap::new();
         // Several of our tensors may come from one of theirs, which is then told once.
         let mut told = BTreeSet::new();
         for Parameter { name, shape, .. } in parameters {
             let (whole_name, operation) = self.theirs(name);
-            let theirs = match whole_name.strip_prefix(self.optional_prefix) {
+            let theirs = match whole_name.strip_prefix(prefix) {
                 Some(stripped) if !prefixed => stripped,
                 _ => &whole_name,
             };
+            let theirs = today.get(theirs).copied().unwrap_or(theirs);
             unread.remove(theirs);
             let first = told.insert(whole_name.clone());
             let Some(found) = file.shape(theirs) else {
                 problems.missing.extend(first.then_some(whole_name));
                 continue;
             };
-            let needed = operation.their_shape(shape);
+            let needed = operation.their_shape(shape, self.patches.as_ref());
             // The sizes before the numbers: what does not fit is not read.
             let fits = found == needed;
             let Some(numbers) = fits.then(|| file.floats(theirs).ok()).flatten() else {
@@ -74,8 +114,10 @@ impl Table {
             let ours = operation.ours(numbers, shape);
             values.insert(name.clone(), TensorData::new(ours, shape.clone()));
         }
-        unread.retain(|name| !self.ignored.iter().any(|end| name.ends_with(end)));
-        problems.unexpected.extend(unread);
+        unread.retain(|name| !self.is_no_surprise(&self.table.today(name)));
+        problems
+            .unexpected
+            .extend(unread.into_iter().map(str::to_owned));
         if problems.is_empty() {
             Ok(values)
         } else {
@@ -87,10 +129,16 @@ impl Table {
     pub fn write(&self, ours: BTreeMap<String, TensorData>) -> BTreeMap<String, TensorData> {
         let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
         for (name, data) in ours {
-            let (their_name, operation) = self.theirs(&name);
+            let (mut their_name, operation) = self.theirs(&name);
+            if let Some(stripped) = their_name
+                .strip_prefix(self.table.optional_prefix)
+                .filter(|_| self.bare)
+            {
+                their_name = stripped.to_owned();
+            }
             let shape = data.shape().to_vec();
             let numbers = data.try_to_vec::<f32>().expect("parameters are f32");
-            let their_shape = operation.their_shape(&shape);
+            let their_shape = operation.their_shape(&shape, self.patches.as_ref());
             let place = theirs.entry(their_name).or_insert_with(|| {
                 let count = their_shape.iter().product();
                 TensorData::new(vec![0f32; count], their_shape)
@@ -106,16 +154,62 @@ impl Table {
     /// # Panics
     /// When the table lacks the name: every parameter of a model that a format expresses has a row.
     fn theirs(&self, ours: &str) -> (String, Operation) {
-        if self.rows.is_empty() {
+        if self.table.parts.is_empty() {
             return (ours.to_owned(), Operation::Same);
         }
-        self.rows
-            .iter()
-            .find_map(|(our_pattern, their_pattern, operation)| {
-                let layer = layer_of(ours, our_pattern)?;
-                Some((their_pattern.replace("{layer}", layer), *operation))
-            })
+        let whole = Part {
+            ours: "",
+            theirs: "",
+            rows: self.heads,
+        };
+        let find = |part: &Part| {
+            let ours = ours.strip_prefix(part.ours)?;
+            part.rows
+                .iter()
+                .find_map(|(our_pattern, theirs, operation)| {
+                    let layer = layer_of(ours, our_pattern)?;
+                    let theirs = format!("{}{}", part.theirs, self.numbered(theirs, layer));
+                    Some((theirs, *operation))
+                })
+        };
+        find(&whole)
+            .or_else(|| self.table.parts.iter().find_map(find))
             .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
+    }
+
+    /// Their name with the number of a layer, or with those of its group and of its place there.
+    fn numbered(&self, pattern: &str, layer: &str) -> String {
+        let Ok(number) = layer.parse::<usize>() else {
+            return pattern.to_owned();
+        };
+        pattern
+            .replace("{layer}", layer)
+            .replace("{group}", &(number / self.group).to_string())
+            .replace("{inner}", &(number % self.group).to_string())
+            .replace("{up}", if self.gated { "wi_1" } else { "wi" })
+    }
+
+    /// Whether a file may hold a tensor of this name though the model has no place for it.
+    fn is_no_surprise(&self, name: &str) -> bool {
+        let Table {
+            ignored,
+            optional_prefix,
+            ..
+        } = self.table;
+        let whole = format!("{optional_prefix}{name}");
+        let known = |row: &&Row| row.1 == name || row.1 == whole;
+        ignored.iter().any(|end| name.ends_with(end)) || self.known.iter().any(known)
+    }
+}
+
+impl Table {
+    /// Today's name of a tensor.
+    fn today(&self, name: &str) -> String {
+        let renamed = self.renamed.iter().find_map(|(old, new)| {
+            let start = name.strip_suffix(old)?;
+            Some(format!("{start}{new}"))
+        });
+        renamed.unwrap_or_else(|| name.to_owned())
     }
 }
 
@@ -135,9 +229,14 @@ fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
 
 impl Operation {
     /// The shape of theirs, given ours.
-    fn their_shape(self, ours: &[usize]) -> Vec<usize> {
+    fn their_shape(self, ours: &[usize], patches: Option<&PatchesConfig>) -> Vec<usize> {
         match (self, ours) {
             (Self::Same, _) => ours.to_vec(),
+            (Self::Led, _) => [&[1], ours].concat(),
+            (Self::Convolution, [output, _]) => {
+                let patches = patches.expect("convolutions are of models with patches");
+                vec![*output, patches.channels, patches.size, patches.size]
+            }
             (Self::Transpose, [output, input]) => vec![*input, *output],
             (Self::Third(_), [size]) => vec![3 * size],
             (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
@@ -147,7 +246,7 @@ impl Operation {
 
     /// Our numbers from theirs.
     fn ours(self, theirs: Vec<f32>, shape: &[usize]) -> Vec<f32> {
-        if self == Self::Same {
+        if matches!(self, Self::Same | Self::Led | Self::Convolution) {
             return theirs;
         }
         (0..shape.iter().product())
@@ -165,7 +264,7 @@ impl Operation {
     /// Where our number of this index stands in theirs.
     fn their_index(self, index: usize, shape: &[usize]) -> usize {
         match (self, shape) {
-            (Self::Same, _) => index,
+            (Self::Same | Self::Led | Self::Convolution, _) => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
             (Self::Third(part), [size]) => part * size + index,
             (Self::TransposedThird(part), [output, input]) => {

@@ -3,6 +3,7 @@
 
 mod alibi;
 mod distance_bias;
+mod learned;
 mod rotary;
 mod sinusoidal;
 mod t5_buckets;
@@ -13,21 +14,23 @@ use serde::{Deserialize, Serialize};
 
 pub use alibi::alibi_slopes;
 pub use distance_bias::DistanceBias;
+pub use learned::LearnedConfig;
+pub(crate) use learned::interpolated;
 pub use rotary::{Llama3Scaling, RotaryConfig, RotaryFrequencies, RotaryScaling, YarnScaling};
-pub use sinusoidal::{SinusoidLayout, sinusoid, sinusoid_shift};
+pub use sinusoidal::{SinusoidLayout, SinusoidalConfig, sinusoid, sinusoid_shift};
 pub use t5_buckets::{BucketDirection, T5BucketsConfig};
 
 use crate::checks::refuse;
-use crate::{ConfigError, HeadsConfig, ModelConfig};
+use crate::{ConfigError, HeadsConfig, ModelConfig, Role};
 
 /// The kind of positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PositionsConfig {
     /// A learned vector per position, added to the token's.
-    Learned {},
+    Learned(LearnedConfig),
     /// Sines and cosines of the position, added to √width times the token's vector. Vaswani et al. 2017.
-    Sinusoidal {},
+    Sinusoidal(SinusoidalConfig),
     /// Queries and keys are rotated by their position. Su et al. 2021.
     Rotary(RotaryConfig),
     /// Scores fall with the distance, in each head at another rate. Press et al. 2022.
@@ -43,18 +46,22 @@ impl PositionsConfig {
     /// Whether the settings can work in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
         match self {
-            Self::Learned {} | Self::None {} => Ok(()),
-            Self::Sinusoidal {} if !model.width.is_multiple_of(2) => refuse(
+            Self::Learned(config) => config.validate("positions"),
+            Self::None {} => Ok(()),
+            Self::Sinusoidal(_) if !model.embedding_width().is_multiple_of(2) => refuse(
                 "width",
                 format!(
                     "{} is odd, and sinusoidal positions are pairs of sine and cosine; use an even width",
-                    model.width
+                    model.embedding_width()
                 ),
             ),
-            Self::Sinusoidal {} => Ok(()),
+            Self::Sinusoidal(_) => Ok(()),
             Self::Rotary(config) => config.validate("positions"),
             Self::Alibi {} => Ok(()),
-            Self::T5Buckets(config) if config.direction == BucketDirection::Bidirectional => {
+            Self::T5Buckets(config)
+                if model.role == Role::Causal
+                    && config.direction == BucketDirection::Bidirectional =>
+            {
                 refuse(
                     "positions.direction",
                     "bidirectional has buckets for later keys, which a causal model never sees; use causal",
@@ -82,7 +89,7 @@ impl PositionsConfig {
             ),
         };
         match self {
-            Self::Learned {} | Self::Sinusoidal {} | Self::None {} => Ok(()),
+            Self::Learned(_) | Self::Sinusoidal(_) | Self::None {} => Ok(()),
             Self::Rotary(config) => {
                 let least = config.least_head_width();
                 if !head_width.is_multiple_of(2) || head_width < least {
@@ -106,9 +113,9 @@ impl PositionsConfig {
     /// The shape of the table that is learned, if one is.
     pub(crate) fn table(&self, model: &ModelConfig) -> Option<[usize; 2]> {
         match self {
-            Self::Learned {} => Some([model.length, model.width]),
+            Self::Learned(config) => Some([model.length + config.offset, model.embedding_width()]),
             Self::T5Buckets(config) => Some([config.buckets, model.heads()]),
-            Self::Sinusoidal {} | Self::Rotary(_) | Self::Alibi {} | Self::None {} => None,
+            Self::Sinusoidal(_) | Self::Rotary(_) | Self::Alibi {} | Self::None {} => None,
         }
     }
 
@@ -116,8 +123,8 @@ impl PositionsConfig {
     /// count, which nobody can give.
     pub fn countable(&self, length: usize) -> Option<usize> {
         match self {
-            Self::Learned {} => Some(length),
-            Self::Sinusoidal {} | Self::Rotary(_) => Some(i32::MAX as usize),
+            Self::Learned(config) => Some(length + config.offset),
+            Self::Sinusoidal(_) | Self::Rotary(_) => Some(i32::MAX as usize),
             Self::Alibi {} | Self::T5Buckets(_) | Self::None {} => None,
         }
     }

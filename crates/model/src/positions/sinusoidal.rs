@@ -4,11 +4,23 @@
 //! `PE(p + k) = R(k) · PE(p)` ([`sinusoid_shift`]). That is why a model can learn to attend by distance.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+/// Settings of sinusoidal positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SinusoidalConfig {
+    /// In which order sines and cosines stand.
+    #[serde(default)]
+    pub layout: SinusoidLayout,
+}
 
 /// In which order sines and cosines stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SinusoidLayout {
     /// Sine, cosine, sine, cosine, … as in the Transformer's paper.
+    #[default]
     Interleaved,
     /// All sines, then all cosines, as in Transformer-XL (Dai et al. 2019).
     Concatenated,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use attentive_model::{
-    Attention, AttentionConfig, FeedForwardConfig, Initializer, LanguageModel, ModelConfig, Place,
+    Attention, AttentionConfig, FeedForwardConfig, Initializer, Model, ModelConfig, Place,
     PositionsConfig, Role, Widths,
 };
 use burn::tensor::Device;
@@ -107,7 +107,7 @@ fn model_builds(change: impl FnOnce(&mut Table) -> Option<Value>) -> Result<(), 
     let mut model: Table = toml::from_str(MODEL).unwrap();
     change(&mut model);
     let config: ModelConfig = model.try_into().map_err(|it| format!("{it}"))?;
-    match LanguageModel::new(&config, 1, &Device::flex()) {
+    match Model::new(&config, 1, &Device::flex()) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

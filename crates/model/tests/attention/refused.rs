@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use attentive_model::checkpoint::in_plain_words;
 use attentive_model::{
-    Attention, AttentionConfig, Initializer, LanguageModel, ModelConfig, Place, RelativePositions,
-    Role, Widths,
+    Attention, AttentionConfig, Initializer, Model, ModelConfig, Place, RelativePositions, Role,
+    Widths,
 };
 use burn::tensor::Device;
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ fn model(attention: Value, feed_forward: Value, positions: &str) -> String {
     let config: Result<ModelConfig, _> = serde_path_to_error::deserialize(&words);
     match config {
         Ok(config) => {
-            let built = LanguageModel::new(&config, 1, &Device::flex());
+            let built = Model::new(&config, 1, &Device::flex());
             built.expect_err("it is refused").to_string()
         }
         Err(error) => {

@@ -3,7 +3,7 @@
 
 use crate::golden::Golden;
 use attentive_model::{
-    DistanceBias, Extras, Input, LanguageModel, Mask, ModelConfig, RotaryConfig, T5BucketsConfig,
+    DistanceBias, Extras, Input, Mask, Model, ModelConfig, RotaryConfig, T5BucketsConfig,
     alibi_slopes,
 };
 use attentive_tensor::{ScoreBias, Scores, attention_weights, rotary};
@@ -170,9 +170,11 @@ fn every_kind_has_an_effect() {
     let logits = |positions: &str, ids: [[i32; 6]; 1]| {
         let config = config(&format!(r#"{{ "positions": {positions} }}"#));
         // A table of positions is drawn before the blocks, so that its model has other weights; the others share theirs.
-        let model = LanguageModel::new(&config, 7, &device).unwrap();
+        let model = Model::new(&config, 7, &device).unwrap();
         let ids = Tensor::<2, Int>::from_ints(ids, &device);
-        model.forward(Input::new(ids), Extras::default()).logits
+        model
+            .forward(Input::new(ids), Extras::default())
+            .into_words()
     };
     let last = |logits: Tensor<3>| logits.narrow(1, 5, 1);
     let mut found: Vec<Tensor<3>> = Vec::new();
@@ -195,15 +197,15 @@ fn every_kind_saves_and_loads() {
     use attentive_model::checkpoint::{self, SpecialTokens};
     for kind in KINDS {
         let config = config(&format!(r#"{{ "positions": {kind} }}"#));
-        let model = LanguageModel::new(&config, 7, &Device::flex()).unwrap();
+        let model = Model::new(&config, 7, &Device::flex()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
         let (back, _) = checkpoint::load(folder.path(), &Device::flex()).unwrap();
         assert_eq!(back.config().canonical(), config.canonical());
         let ids = || Tensor::<2, Int>::from_ints([[1, 2, 3, 4, 5, 6]], &Device::flex());
-        let run = |model: &LanguageModel| {
+        let run = |model: &Model| {
             let output = model.forward(Input::new(ids()), Extras::default());
-            output.logits.into_data()
+            output.into_words().into_data()
         };
         assert_eq!(run(&back), run(&model), "{kind}");
     }
@@ -214,13 +216,13 @@ fn given_positions_are_refused_where_they_have_no_meaning() {
     for (kind, fits) in [("sinusoidal", true), ("alibi", false), ("none", false)] {
         let config = config(&format!(r#"{{ "positions": {{ "kind": "{kind}" }} }}"#));
         let run = || {
-            let model = LanguageModel::new(&config, 7, &Device::flex()).unwrap();
+            let model = Model::new(&config, 7, &Device::flex()).unwrap();
             let ids = Tensor::<2, Int>::from_ints([[1, 2]], &Device::flex());
             let input = Input {
                 positions: Some(Tensor::from_ints([[3, 4]], &Device::flex())),
                 ..Input::new(ids)
             };
-            model.forward(input, Extras::default()).logits
+            model.forward(input, Extras::default()).into_words()
         };
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         assert_eq!(done.is_ok(), fits, "{kind}");

@@ -1,0 +1,181 @@
+//! A pass in Hugging Face's words: named tensors in, named tensors out, so that both can be compared.
+
+mod inputs;
+
+use std::collections::BTreeMap;
+
+use burn::tensor::TensorData;
+
+use super::{CheckpointError, Description, LastState, TensorFile};
+use crate::{AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, Recorder, Role, Site};
+use inputs::Inputs;
+
+pub use inputs::INPUTS;
+
+/// What to give besides the heads' outputs and the last hidden state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The states after the embedding and after each block.
+    pub hidden_states: bool,
+    /// The weights of every attention.
+    pub attentions: bool,
+    /// The keys and values that a cache would hold.
+    pub past_key_values: bool,
+}
+
+/// The tensors of one pass, by their names.
+pub type Outputs = BTreeMap<String, TensorData>;
+
+/// One pass over the inputs of a file whose names begin with `prefix`.
+pub fn forward(
+    model: &Model,
+    description: &Description,
+    file: &TensorFile,
+    prefix: &str,
+    wanted: Wanted,
+) -> Result<Outputs, CheckpointError> {
+    let inputs = Inputs {
+        file,
+        prefix,
+        model,
+    };
+    if wanted.past_key_values && !model.config().cacheable() {
+        return inputs.wrong(
+            "past_key_values are asked for, and no cache can serve this model; leave them out"
+                .to_owned(),
+        );
+    }
+    let mut outputs = Outputs::new();
+    let end = description.last_state;
+    let memory = match &model.config().encoder {
+        Some(_) => Some(encode(model, &inputs, end, wanted, &mut outputs)?),
+        None => inputs.memory()?,
+    };
+    let mut input = match memory.is_some() && model.config().encoder.is_some() {
+        true => inputs.decoder()?,
+        false => inputs.own()?,
+    };
+    input.memory = memory;
+    let mut recorder = recorder(wanted);
+    let mut cache = wanted.past_key_values.then(Cache::new);
+    let output = model.forward(
+        input,
+        Extras {
+            cache: cache.as_mut(),
+            observer: watched(wanted).then_some(&mut recorder),
+            ..Extras::default()
+        },
+    );
+    let own = match &model.config().encoder {
+        Some(_) => "decoder_",
+        None => "",
+    };
+    put_recorded(&mut outputs, own, recorder, model.config().layers(), end);
+    put_heads(&mut outputs, model, output);
+    for (layer, held) in cache.iter().flat_map(Cache::held).enumerate() {
+        for (name, tensor) in ["key", "value"].into_iter().zip(held) {
+            let name = format!("past_key_values.{layer}.{name}");
+            outputs.insert(name, tensor.into_data());
+        }
+    }
+    if !wanted.hidden_states {
+        outputs.retain(|name, _| !name.contains("hidden_states."));
+    }
+    Ok(outputs)
+}
+
+fn encode(
+    model: &Model,
+    inputs: &Inputs,
+    end: LastState,
+    wanted: Wanted,
+    outputs: &mut Outputs,
+) -> Result<Memory, CheckpointError> {
+    let mut recorder = recorder(wanted);
+    // The states before they are mapped to the decoder's width are seen by nobody but an observer.
+    let extras = Extras {
+        observer: Some(&mut recorder),
+        ..Extras::default()
+    };
+    let memory = model.encode(inputs.encoder()?, extras);
+    if let Some((_, last)) = recorder.hidden.last() {
+        let last = last.to_data();
+        outputs.insert("encoder_last_hidden_state".to_owned(), last);
+    }
+    let layers = model.config().encoder.as_ref().map_or(0, |it| it.layers());
+    put_recorded(outputs, "encoder_", recorder, layers, end);
+    Ok(memory)
+}
+
+fn watched(wanted: Wanted) -> bool {
+    wanted.hidden_states || wanted.attentions
+}
+
+fn recorder(wanted: Wanted) -> Recorder {
+    Recorder {
+        keep_weights: wanted.attentions,
+        ..Recorder::default()
+    }
+}
+
+/// Puts what was seen of one stack under its names.
+fn put_recorded(
+    outputs: &mut Outputs,
+    stack: &str,
+    recorder: Recorder,
+    layers: usize,
+    end: LastState,
+) {
+    let skipped = match end {
+        LastState::Normed => Site::Block {
+            layer: layers.saturating_sub(1),
+        },
+        LastState::OfLastBlock => Site::Final,
+    };
+    let states = recorder.hidden.into_iter();
+    for (i, (_, state)) in states.filter(|(site, _)| *site != skipped).enumerate() {
+        outputs.insert(format!("{stack}hidden_states.{i}"), state.into_data());
+    }
+    for (AttentionSite { layer, role }, weights) in recorder.weights {
+        let kind = match role {
+            Role::Cross => "cross_",
+            Role::Bidirectional | Role::Causal => stack,
+        };
+        outputs.insert(format!("{kind}attentions.{layer}"), weights.into_data());
+    }
+}
+
+fn put_heads(outputs: &mut Outputs, model: &Model, output: Output) {
+    let config = model.config();
+    let mut put = |name: &str, data: TensorData| outputs.insert(name.to_owned(), data);
+    put("last_hidden_state", output.hidden.into_data());
+    let mapped = config.pooler.as_ref().is_some_and(|it| it.map.is_some());
+    if let Some(pooled) = output.pooled.filter(|_| mapped) {
+        put("pooler_output", pooled.into_data());
+    }
+    // Two heads at once are those of BERT's training before any task.
+    let [words, classes] = match output.words.is_some() && output.classes.is_some() {
+        true => ["prediction_logits", "seq_relationship_logits"],
+        false => ["logits"; 2],
+    };
+    if let Some(scores) = output.words {
+        put(words, scores.into_data());
+    }
+    if let Some(scores) = output.classes {
+        put(classes, scores.into_data());
+    }
+    let about = config.labels.as_ref().map(|labels| labels.about);
+    match (output.labels, about) {
+        (Some(scores), Some(LabelsUse::Answers)) => {
+            let [batch, length, _] = scores.dims();
+            for (i, name) in ["start_logits", "end_logits"].into_iter().enumerate() {
+                let scores = scores.clone().narrow(2, i, 1).reshape([batch, length]);
+                put(name, scores.into_data());
+            }
+        }
+        (Some(scores), _) => {
+            put("logits", scores.into_data());
+        }
+        (None, _) => {}
+    }
+}

@@ -1,0 +1,10 @@
+//! What reads the hidden states: scores of the vocabulary, a vector or classes of the whole sequence, labels of each
+//! position.
+
+mod pooler;
+mod sequence;
+mod words;
+
+pub use pooler::{PooledFrom, Pooler, PoolerConfig, PoolerMap};
+pub use sequence::{Classes, ClassesConfig, LabelsConfig, LabelsUse};
+pub use words::{HeadConfig, TransformConfig, Words, WordsConfig};

@@ -1,0 +1,358 @@
+//! A stack of blocks with what it reads: from ids or pixels to hidden states.
+
+use std::ops::Range;
+
+use attentive_tensor::{Randomness, add, dropout, embedding};
+use burn::module::Module;
+use burn::tensor::{Device, Int, Tensor};
+
+use crate::positions::interpolated;
+use crate::{
+    Block, Cache, DistanceBias, Embedding, Initializer, Linear, Memory, ModelConfig, Norm,
+    Observer, Pass, Patches, PositionsConfig, Site, sinusoid,
+};
+
+/// Embeddings, blocks and the norm after them.
+#[derive(Module, Debug)]
+pub struct Stack {
+    tokens: Option<Embedding>,
+    patches: Option<Patches>,
+    positions: Option<Embedding>,
+    types: Option<Embedding>,
+    embedding_norm: Option<Norm>,
+    embedding_map: Option<Linear>,
+    blocks: Vec<Block>,
+    final_norm: Option<Norm>,
+    #[module(skip)]
+    config: ModelConfig,
+}
+
+/// What a pass reads.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The sequences.
+    pub source: Source,
+    /// Positions, `[batch or 1, length]`, where they are learned as rows of their table; counted on from what the cache
+    /// holds unless said. A model whose positions are distances, or that has none, panics when given them rather than leave
+    /// them unused.
+    pub positions: Option<Tensor<2, Int>>,
+    /// To which kind of segment each token belongs, `[batch, length]`; the first unless said.
+    pub types: Option<Tensor<2, Int>>,
+    /// Where padding leaves real tokens, one range per batch row, counted from the cache's first position.
+    pub keys: Option<Vec<Range<usize>>>,
+    /// Which positions see all and are seen by all; see [`Pass::globals`].
+    pub globals: Option<Vec<Vec<usize>>>,
+    /// The sequence that cross attention looks at: what [`crate::Model::encode`] gave, or states from elsewhere.
+    pub memory: Option<Memory>,
+}
+
+/// The sequences that a pass reads.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Token ids, `[batch, length]`.
+    Ids(Tensor<2, Int>),
+    /// Pictures, `[batch, channels, height, width]`.
+    Pixels(Tensor<4>),
+}
+
+impl Input {
+    /// Ids without padding, at the positions that follow the cache.
+    pub fn new(ids: Tensor<2, Int>) -> Self {
+        Self::of(Source::Ids(ids))
+    }
+
+    /// Pictures.
+    pub fn pixels(pixels: Tensor<4>) -> Self {
+        Self::of(Source::Pixels(pixels))
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            positions: None,
+            types: None,
+            keys: None,
+            globals: None,
+            memory: None,
+        }
+    }
+}
+
+/// What may go beside a pass.
+#[derive(Default)]
+pub struct Extras<'a> {
+    /// Keys and values of earlier passes; this pass adds its own.
+    pub cache: Option<&'a mut Cache>,
+    /// Who looks on.
+    pub observer: Option<&'a mut dyn Observer>,
+    /// The source of dropout; without it nothing is dropped.
+    pub randomness: Option<&'a mut Randomness>,
+}
+
+/// What the layers give, before the heads.
+#[derive(Clone, Debug)]
+pub struct Hidden {
+    /// What the heads read, `[batch, length, width]`.
+    pub states: Tensor<3>,
+    /// What layers ask training to add to its loss, weighted and summed: the balance of mixtures of experts. None where no
+    /// layer asks.
+    pub auxiliary_loss: Option<Tensor<1>>,
+}
+
+impl Stack {
+    /// Builds the stack of settings that are valid.
+    pub(crate) fn new(config: &ModelConfig, initial: &mut Initializer) -> Self {
+        let (width, narrow) = (config.width, config.embedding_width());
+        let deviation = config.initial_deviation;
+        let reads_tokens = config.patches.is_none() && !config.embedding.shared;
+        let mut table = |shape| Embedding::new(shape, deviation, initial);
+        let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
+        let positions = config.positions.table(config).map(&mut table);
+        let types = config.embedding.types;
+        let types = (types > 0).then(|| table([types, narrow]));
+        Self {
+            tokens,
+            patches: (config.patches.as_ref())
+                .map(|patches| Patches::new(patches, width, deviation, initial)),
+            positions,
+            types,
+            embedding_norm: (config.embedding.norm.as_ref())
+                .map(|norm| Norm::new(norm, narrow, initial)),
+            embedding_map: (config.embedding.width.is_some())
+                .then(|| Linear::new(narrow, width, true, deviation, initial)),
+            blocks: config
+                .layer_blocks()
+                .map(|block| Block::new(block, config, config.role, initial))
+                .collect(),
+            final_norm: (config.final_norm.as_ref()).map(|norm| Norm::new(norm, width, initial)),
+            config: config.clone(),
+        }
+    }
+
+    /// The settings it was built from.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The table of tokens, `[vocabulary, width]`.
+    ///
+    /// # Panics
+    /// When it has none of its own.
+    pub fn tokens(&self) -> Tensor<2> {
+        let tokens = self.tokens.as_ref();
+        tokens
+            .expect("stack: there is no table of tokens here")
+            .weight
+            .val()
+    }
+
+    /// The device of its weights.
+    pub(crate) fn device(&self) -> Device {
+        match (&self.tokens, &self.patches) {
+            (Some(tokens), _) => tokens.weight.lazy_device(),
+            (None, Some(patches)) => patches.device(),
+            (None, None) => panic!("stack: an encoder's device is that of its decoder"),
+        }
+    }
+
+    /// Draws anew what is drawn anew at this step.
+    pub(crate) fn redraw(self, step: u64) -> Self {
+        let blocks = self.blocks.into_iter();
+        Self {
+            blocks: blocks.map(|block| block.redraw(step)).collect(),
+            ..self
+        }
+    }
+
+    /// The hidden states of a pass; `shared` is the table of tokens, where this stack has none of its own.
+    ///
+    /// # Panics
+    /// When positions, kinds of segments or another sequence are given to a stack that cannot use them, or ids to one that
+    /// reads pictures, or the reverse.
+    pub fn forward(&self, input: Input, shared: Option<Tensor<2>>, extras: Extras) -> Hidden {
+        let Extras {
+            cache,
+            observer,
+            randomness,
+        } = extras;
+        let start = cache.as_ref().map_or(0, |cache| cache.length());
+        let (vectors, positions) = self.embed(&input, shared, start);
+        let [_, length, _] = vectors.dims();
+        let crossed = self.config.blocks.iter().any(|block| block.cross.is_some());
+        assert!(
+            crossed || input.memory.is_none(),
+            "stack: another sequence was given, and no block looks at one"
+        );
+        let real_tokens = input.keys.as_ref().map(|keys| {
+            let real = |range: &Range<usize>| {
+                let range = range.clone();
+                (start..start + length).map(move |position| range.contains(&position))
+            };
+            keys.iter().flat_map(real).collect()
+        });
+        let mut pass = Pass {
+            real: input.keys,
+            memory: input.memory,
+            globals: input.globals,
+            rotary: self
+                .config
+                .positions
+                .angles(&positions, self.config.head_width()),
+            distance_bias: self.distance_bias(&vectors.device()),
+            real_tokens,
+            cache,
+            observer,
+            randomness,
+            ..Pass::default()
+        };
+        let mut x = dropout(
+            vectors,
+            self.config.embedding_dropout,
+            pass.randomness.as_deref_mut(),
+        );
+        if let Some(map) = &self.embedding_map {
+            x = map.forward(x);
+        }
+        x = pass.observe(Site::Embedding, x);
+        for (layer, block) in self.passed().enumerate() {
+            x = block.forward(x, layer, &mut pass);
+        }
+        if let Some(cache) = pass.cache.as_deref_mut() {
+            cache.advance(length);
+        }
+        if let Some(norm) = &self.final_norm {
+            x = norm.forward(x);
+        }
+        Hidden {
+            states: pass.observe(Site::Final, x),
+            auxiliary_loss: pass.auxiliary_loss(),
+        }
+    }
+
+    /// The blocks in the order of a pass.
+    fn passed(&self) -> impl Iterator<Item = &Block> {
+        let order = &self.config.order;
+        let passes = match order.len() {
+            0 => self.blocks.len(),
+            passes => passes,
+        };
+        (0..passes).map(move |at| &self.blocks[order.get(at).copied().unwrap_or(at)])
+    }
+
+    /// The sum of all vectors, normalized, and the positions they stand for.
+    fn embed(
+        &self,
+        input: &Input,
+        shared: Option<Tensor<2>>,
+        start: usize,
+    ) -> (Tensor<3>, Tensor<2, Int>) {
+        let (x, positions) = match (&input.source, &self.patches) {
+            (Source::Pixels(pixels), Some(patches)) => {
+                let (x, grid) = patches.forward(pixels.clone());
+                let positions = counted(0, x.dims()[1], &x.device());
+                (self.placed_in_grid(x, grid), positions)
+            }
+            (Source::Ids(ids), None) => {
+                let table = shared.unwrap_or_else(|| self.tokens());
+                let mut x = embedding(table, ids.clone());
+                if let Some(scale) = self.config.embedding.scale(&self.config) {
+                    x = x * scale;
+                }
+                let x = self.with_types(x, input.types.as_ref());
+                let positions = self.positions_of(input, ids, start);
+                (self.with_positions(x, positions.clone()), positions)
+            }
+            (Source::Ids(_), Some(_)) => panic!("stack: ids were given to a model of pictures"),
+            (Source::Pixels(_), None) => panic!("stack: pixels were given to a model of tokens"),
+        };
+        match &self.embedding_norm {
+            Some(norm) => (norm.forward(x), positions),
+            None => (x, positions),
+        }
+    }
+
+    /// The positions that were given, or those that follow the `start` that a cache holds.
+    fn positions_of(&self, input: &Input, ids: &Tensor<2, Int>, start: usize) -> Tensor<2, Int> {
+        let config = &self.config.positions;
+        if let Some(positions) = &input.positions {
+            assert!(
+                config.countable(self.config.length).is_some(),
+                "stack: positions {:?} were given, and {config:?} cannot use them",
+                positions.dims()
+            );
+            return positions.clone();
+        }
+        match config {
+            PositionsConfig::Learned(learned) => learned.rows(ids, start),
+            _ => counted(start, ids.dims()[1], &ids.device()),
+        }
+    }
+
+    /// The vectors with those of their kinds of segments, where there are kinds.
+    fn with_types(&self, x: Tensor<3>, given: Option<&Tensor<2, Int>>) -> Tensor<3> {
+        let [batch, length, _] = x.dims();
+        let Some(table) = &self.types else {
+            assert!(
+                given.is_none(),
+                "stack: kinds of segments were given, and the model has none"
+            );
+            return x;
+        };
+        let types = match given {
+            Some(types) => types.clone(),
+            None => Tensor::zeros([batch, length], &x.device()),
+        };
+        add(x, table.forward(types))
+    }
+
+    /// The vectors with those of their positions, where positions are added.
+    fn with_positions(&self, x: Tensor<3>, positions: Tensor<2, Int>) -> Tensor<3> {
+        let [batch, length, width] = x.dims();
+        match (&self.config.positions, &self.positions) {
+            (PositionsConfig::Learned(_), Some(table)) => {
+                add(x, table.forward(positions.expand([batch, length])))
+            }
+            (PositionsConfig::Sinusoidal(config), _) => {
+                let vectors = sinusoid(positions, width, config.layout);
+                add(x, vectors.expand([batch, length, width]))
+            }
+            _ => x,
+        }
+    }
+
+    /// The patches of a picture with the vectors of their places, which are interpolated for a picture of another size.
+    fn placed_in_grid(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+        let (Some(config), Some(table)) = (&self.config.patches, &self.positions) else {
+            let positions = counted(0, x.dims()[1], &x.device());
+            return self.with_positions(x, positions);
+        };
+        let mut table = table.weight.val();
+        if grid != config.grid() {
+            table = interpolated(table, config.tokens, config.grid(), grid);
+        }
+        let [batch, length, width] = x.dims();
+        add(
+            x,
+            table.unsqueeze_dim::<3>(0).expand([batch, length, width]),
+        )
+    }
+
+    /// The biases by distance, where positions are such.
+    fn distance_bias(&self, device: &Device) -> Option<DistanceBias> {
+        match (&self.config.positions, &self.positions) {
+            (PositionsConfig::Alibi {}, _) => {
+                Some(DistanceBias::alibi(self.config.heads(), device))
+            }
+            (PositionsConfig::T5Buckets(config), Some(table)) => {
+                Some(DistanceBias::t5_buckets(config, table.weight.val()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `[1, length]`, counted from `start`.
+fn counted(start: usize, length: usize, device: &Device) -> Tensor<2, Int> {
+    let (start, end) = (start as i64, (start + length) as i64);
+    Tensor::<1, Int>::arange(start..end, device).reshape([1, length])
+}

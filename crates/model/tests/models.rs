@@ -1,0 +1,147 @@
+//! Every architecture against transformers: tiny checkpoints with random weights and what Hugging Face makes of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use attentive_model::Model;
+use attentive_model::checkpoint::{self, Description, TensorFile, Wanted};
+use burn::tensor::{Device, TensorData};
+
+fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/models")
+        .join(name)
+}
+
+struct Golden {
+    name: &'static str,
+    file: TensorFile,
+    model: Model,
+    description: Description,
+}
+
+impl Golden {
+    fn open(name: &'static str) -> Self {
+        let folder = folder(name);
+        let (model, description) = checkpoint::load(&folder, &Device::flex())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self {
+            name,
+            file: TensorFile::open(&folder.join("golden.safetensors")).unwrap(),
+            model,
+            description,
+        }
+    }
+
+    /// Runs the case of a prefix and compares everything that the file holds of it; gives what was compared.
+    fn check(&self, prefix: &str, bound: f32) -> Vec<String> {
+        let wanted = Wanted {
+            hidden_states: true,
+            attentions: true,
+            past_key_values: false,
+        };
+        let outputs =
+            checkpoint::forward(&self.model, &self.description, &self.file, prefix, wanted)
+                .unwrap_or_else(|error| panic!("{} {prefix}: {error}", self.name));
+        let mut compared = Vec::new();
+        for (output, ours) in outputs {
+            let key = format!("{prefix}{output}");
+            if self.file.shape(&key).is_none() {
+                continue;
+            }
+            let apart = self.difference(prefix, &key, ours);
+            assert!(apart < bound, "{} {key} differs by {apart}", self.name);
+            compared.push(output);
+        }
+        compared
+    }
+
+    /// The largest difference relative to the largest number, where the mask of the case says that a position is real.
+    fn difference(&self, prefix: &str, key: &str, ours: TensorData) -> f32 {
+        let shape = self.file.shape(key).unwrap().to_vec();
+        assert_eq!(ours.shape().to_vec(), shape, "{} {key}", self.name);
+        let ours = ours.try_to_vec::<f32>().unwrap();
+        let theirs = self.file.floats(key).unwrap();
+        let masks = ["decoder_attention_mask", "attention_mask"];
+        let masks = masks.map(|mask| format!("{prefix}{mask}"));
+        let real = masks.iter().find_map(|mask| {
+            let fits = self.file.shape(mask)? == shape.get(..2)?;
+            (fits && shape.len() == 3).then(|| self.file.integers(mask).unwrap())
+        });
+        let width = shape.last().copied().unwrap_or(1);
+        let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+        let pairs = ours.iter().zip(&theirs).enumerate();
+        let kept = pairs.filter(|(i, _)| real.as_ref().is_none_or(|real| real[i / width] == 1));
+        kept.map(|(_, (a, b))| (a - b).abs()).fold(0.0, f32::max) / largest
+    }
+}
+
+/// The models, the cases of each, and how many tensors of the first case there are to compare.
+const CASES: &[(&str, &[&str], usize)] = &[
+    ("albert", &["", "padded."], 19),
+    ("bert", &["", "padded.", "untyped."], 9),
+    ("bert-answers", &["", "padded."], 8),
+    ("bert-classifier", &["", "padded."], 8),
+    ("bert-generation-decoder", &["", "padded.", "alone."], 9),
+    ("bert-generation-encoder", &["", "padded."], 6),
+    ("bert-tokens", &["", "padded."], 7),
+    ("deit", &["", "interpolated."], 9),
+    ("distilbert", &["", "padded."], 9),
+    ("marian", &["", "padded."], 14),
+    ("roberta", &["", "padded."], 7),
+    ("t5", &["", "padded."], 14),
+    ("vit", &["", "interpolated."], 7),
+];
+
+#[test]
+fn all_outputs_are_those_of_transformers() {
+    for (name, prefixes, least) in CASES {
+        let golden = Golden::open(name);
+        for (i, prefix) in prefixes.iter().enumerate() {
+            let compared = golden.check(prefix, 1e-5);
+            let least = if i == 0 { *least } else { 1 };
+            assert!(
+                compared.len() >= least,
+                "{name} {prefix}: only {compared:?} were compared"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_saved_is_what_was_loaded() {
+    for (name, ..) in CASES {
+        let golden = Golden::open(name);
+        let place =
+            std::env::temp_dir().join(format!("attentive-models-{}-{name}", std::process::id()));
+        checkpoint::save_again(&place, &golden.model, &golden.description).unwrap();
+        let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
+        assert_eq!(
+            description.model_type, golden.description.model_type,
+            "{name}"
+        );
+        assert_eq!(
+            again.config().canonical(),
+            golden.model.config().canonical(),
+            "{name}"
+        );
+        let theirs = TensorFile::of_folder(&folder(name)).unwrap();
+        let ours = TensorFile::of_folder(&place).unwrap();
+        let tensors = |file: &TensorFile| -> BTreeMap<String, Vec<usize>> {
+            let shape = |name: &String| file.shape(name).unwrap().to_vec();
+            file.names()
+                .into_iter()
+                .map(|name| (name.clone(), shape(&name)))
+                .collect()
+        };
+        assert_eq!(tensors(&ours), tensors(&theirs), "{name}");
+        for key in theirs.names() {
+            assert_eq!(
+                ours.floats(&key).unwrap(),
+                theirs.floats(&key).unwrap(),
+                "{name} {key}"
+            );
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}

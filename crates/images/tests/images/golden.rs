@@ -1,0 +1,52 @@
+//! Reads `fixtures/images`.
+
+use std::path::PathBuf;
+
+use attentive_images::Image;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+/// The expected arrays and the cases they are of.
+pub struct Golden {
+    bytes: Vec<u8>,
+}
+
+impl Golden {
+    pub fn load() -> Self {
+        let bytes = std::fs::read(folder().join("golden.safetensors")).unwrap();
+        Self { bytes }
+    }
+
+    /// The cases of a kind, each an object.
+    pub fn cases(&self, kind: &str) -> Vec<Value> {
+        let (_, header) = SafeTensors::read_metadata(&self.bytes).unwrap();
+        let cases = &header.metadata().as_ref().unwrap()["cases"];
+        let cases: Value = serde_json::from_str(cases).unwrap();
+        cases[kind].as_array().unwrap().clone()
+    }
+
+    /// The RGB bytes of an image.
+    pub fn image(&self, key: &str) -> (Vec<usize>, Vec<u8>) {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let tensor = tensors.tensor(key).unwrap();
+        assert_eq!(tensor.dtype(), Dtype::U8);
+        (tensor.shape().to_vec(), tensor.data().to_vec())
+    }
+}
+
+pub fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/images")
+}
+
+/// The image files, by name.
+pub fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder().join("files")).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 50, "fixtures/images/files has them all");
+    files
+}
+
+pub fn open(file: &str) -> Image {
+    Image::open(&folder().join("files").join(file)).unwrap()
+}

@@ -25,6 +25,20 @@ impl Golden {
         cases[kind].as_array().unwrap().clone()
     }
 
+    /// An array and its shape; bytes as numbers.
+    pub fn array(&self, key: &str) -> (Vec<usize>, Vec<f32>) {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let tensor = tensors.tensor(key).unwrap();
+        let values = match tensor.dtype() {
+            Dtype::U8 => tensor.data().iter().map(|&byte| f32::from(byte)).collect(),
+            Dtype::F32 => (tensor.data().chunks_exact(4))
+                .map(|number| f32::from_le_bytes(number.try_into().unwrap()))
+                .collect(),
+            other => panic!("{key} is {other:?}"),
+        };
+        (tensor.shape().to_vec(), values)
+    }
+
     /// The RGB bytes of an image.
     pub fn image(&self, key: &str) -> (Vec<usize>, Vec<u8>) {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();

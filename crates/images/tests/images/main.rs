@@ -4,4 +4,6 @@
 mod decoded;
 mod golden;
 mod hostile;
+mod processed;
 mod resized;
+mod settings;

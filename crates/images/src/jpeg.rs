@@ -1,4 +1,4 @@
-//! Whether a JPEG file goes on to its end. The decoder fills what is missing with gray and says nothing; Pillow refuses,
+//! Whether a JPEG file goes on to its end. The decoder makes up what is missing and says nothing; Pillow refuses,
 //! and so do we: a model would answer confidently about half a picture.
 
 /// Whether the marker of the image's end comes where it should.

@@ -5,12 +5,16 @@ use std::path::Path;
 use attentive_images::{Image, ImageError};
 use proptest::prelude::*;
 
-use crate::golden::files;
+use crate::golden::{files, folder};
 
 fn error(bytes: &[u8]) -> String {
     let error = Image::decode("it", bytes).unwrap_err().to_string();
     assert!(!error.contains('\n'), "one sentence: {error}");
     error
+}
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(folder().join("files").join(name)).unwrap()
 }
 
 #[test]
@@ -50,29 +54,33 @@ fn a_file_that_was_cut_is_an_error() {
             }
         }
     }
-    let bytes = std::fs::read(
-        files()
-            .into_iter()
-            .find(|path| path.ends_with("rgb.jpg"))
-            .unwrap(),
-    )
-    .unwrap();
+    let bytes = file("rgb.jpg");
     assert_eq!(
         error(&bytes[..bytes.len() - 2]),
         "it cannot be decoded (the file ends before the image does); fetch or save it again, or convert it to PNG"
     );
 }
 
+/// Cameras put a preview, with an end of its own, before the picture, and films behind it: neither is taken for its end.
+#[test]
+fn only_the_end_of_the_picture_itself_counts() {
+    let picture = file("rgb.jpg");
+    let preview = file("gray.jpg");
+    let length = u16::try_from(preview.len() + 2).unwrap().to_be_bytes();
+    let (start, rest) = picture.split_at(2);
+    let segment = [&[0xFF, 0xEF], &length[..], &preview].concat();
+    let with_preview = [start, &segment, rest].concat();
+    let expected = Image::decode("it", &picture).unwrap();
+    let with_film = [&with_preview, &b"a film \xFF\xDA\0\x08"[..]].concat();
+    assert_eq!(Image::decode("it", &with_film).unwrap(), expected);
+    let cut = &with_preview[..with_preview.len() - 20];
+    assert!(error(cut).contains("ends before the image does"));
+}
+
 /// A header that promises more pixels than are allowed is refused by its numbers alone.
 #[test]
 fn a_bomb_is_refused_before_memory_is_taken() {
-    let mut bomb = std::fs::read(
-        files()
-            .into_iter()
-            .find(|path| path.ends_with("rgb.bmp"))
-            .unwrap(),
-    )
-    .unwrap();
+    let mut bomb = file("rgb.bmp");
     bomb[18..22].copy_from_slice(&60_000u32.to_le_bytes());
     bomb[22..26].copy_from_slice(&60_000u32.to_le_bytes());
     assert_eq!(

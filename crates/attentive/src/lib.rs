@@ -8,6 +8,7 @@
 //! - [`training`]: recipes, objectives, the training loop
 //! - [`generation`]: sessions with a cache, sampling, streamed text
 //! - [`tensor`]: the differentiable operations below the models, and devices
+//! - [`images`]: image files, and the pixel values that vision transformers are given
 //! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
 //!
 //! Load a model folder and continue a text:
@@ -39,6 +40,7 @@
 
 pub use attentive_formats as formats;
 pub use attentive_generation as generation;
+pub use attentive_images as images;
 pub use attentive_model as model;
 pub use attentive_tensor as tensor;
 pub use attentive_text as text;

@@ -1,0 +1,158 @@
+//! preprocessor_config.json is honoured or refused, with a sentence that names the key and its value.
+
+use attentive_images::{ImageError, Preprocessor};
+use serde_json::{Value, json};
+
+/// What a folder with these settings gives.
+pub fn preprocessor(config: &Value) -> Result<Preprocessor, ImageError> {
+    let folder = tempfile::tempdir().unwrap();
+    let text = serde_json::to_string(config).unwrap();
+    std::fs::write(folder.path().join("preprocessor_config.json"), text).unwrap();
+    Preprocessor::of_folder(folder.path())
+}
+
+/// ViT's settings with one more.
+fn with(key: &str, value: Value) -> Value {
+    json!({"image_processor_type": "ViTImageProcessor", key: value})
+}
+
+/// The sentence of an error, without the folder.
+fn sentence(config: &Value) -> String {
+    let error = preprocessor(config).unwrap_err().to_string();
+    let (_, sentence) = error.split_once("preprocessor_config.json").unwrap();
+    sentence.to_owned()
+}
+
+#[test]
+fn defaults_are_those_of_the_type() {
+    for name in [
+        "ImageProcessor",
+        "ImageProcessorFast",
+        "ImageProcessorPil",
+        "FeatureExtractor",
+    ] {
+        let vit = preprocessor(&json!({"image_processor_type": format!("ViT{name}")}));
+        assert_eq!(vit.unwrap(), Preprocessor::default_vit(224));
+        let deit = preprocessor(&json!({"feature_extractor_type": format!("DeiT{name}")}));
+        assert_eq!(deit.unwrap(), Preprocessor::default_deit());
+    }
+}
+
+#[test]
+fn a_file_without_a_type_is_of_the_models_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("preprocessor_config.json", r#"{"size": 384}"#);
+    let error = Preprocessor::of_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("it names none, nor does config.json"),
+        "{error}"
+    );
+    write("config.json", r#"{"model_type": "vit"}"#);
+    let read = Preprocessor::of_folder(folder.path()).unwrap();
+    assert_eq!(read, Preprocessor::default_vit(384));
+    write("config.json", r#"{"model_type": "clip"}"#);
+    let error = Preprocessor::of_folder(folder.path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("is of type clip, which is not supported"),
+        "{error}"
+    );
+}
+
+#[test]
+fn another_type_is_named() {
+    assert_eq!(
+        sentence(&json!({"image_processor_type": "CLIPImageProcessor"})),
+        " is of type CLIPImageProcessor, which is not supported; supported are ViTImageProcessor, ViTImageProcessorFast, \
+         ViTImageProcessorPil, ViTFeatureExtractor, DeiTImageProcessor, DeiTImageProcessorFast, DeiTImageProcessorPil, \
+         DeiTFeatureExtractor"
+    );
+}
+
+#[test]
+fn what_changes_no_number_is_left_alone() {
+    let config = json!({
+        "image_processor_type": "ViTImageProcessorFast",
+        "crop_size": null, "do_pad": null, "pad_size": null, "do_reduce_labels": false, "offset": false,
+        "data_format": "channels_first", "input_data_format": null, "device": null, "disable_grouping": null,
+        "return_tensors": null, "do_convert_rgb": true, "processor_class": "anything", "do_rescale": null,
+    });
+    assert_eq!(
+        preprocessor(&config).unwrap(),
+        Preprocessor::default_vit(224)
+    );
+}
+
+#[test]
+fn values_that_cannot_be_honoured_are_named() {
+    let size = "a number of pixels, {\"height\": …, \"width\": …} or {\"shortest_edge\": …}";
+    let crop = "a number of pixels or {\"height\": …, \"width\": …}";
+    let filter = "0 (nearest), 1 (Lanczos), 2 (bilinear) or 3 (bicubic)";
+    let absent = "false, or no such key";
+    for (key, value, expected) in [
+        ("size", json!(0), size),
+        ("size", json!(-3), size),
+        ("size", json!("large"), size),
+        ("size", json!(99999), size),
+        ("size", json!([1, 2, 3]), size),
+        ("size", json!({"longest_edge": 12}), size),
+        (
+            "size",
+            json!({"shortest_edge": 12, "longest_edge": 20}),
+            size,
+        ),
+        ("size", json!({"height": 12}), size),
+        ("resample", json!(4), filter),
+        ("resample", json!("bicubic"), filter),
+        ("rescale_factor", json!("1/255"), "a number above zero"),
+        (
+            "image_mean",
+            json!([0.5, 0.5]),
+            "one number, or three for red, green and blue",
+        ),
+        (
+            "image_mean",
+            json!([0.5, 0.5, 1e300]),
+            "one number, or three for red, green and blue",
+        ),
+        (
+            "image_std",
+            json!([1, 1, 0]),
+            "one number above zero, or three for red, green and blue",
+        ),
+        ("do_resize", json!("yes"), "true or false"),
+        ("do_pad", json!(true), absent),
+        ("do_flip_channel_order", json!(true), absent),
+        ("offset", json!(true), absent),
+        ("crop_pct", json!(0.9), absent),
+        ("data_format", json!("channels_last"), "\"channels_first\""),
+        ("image_processor_type", json!(3), "a name"),
+    ] {
+        let expected = format!(": {key} = {value} is not supported; expected is {expected}");
+        assert_eq!(sentence(&with(key, value)), expected);
+    }
+    for value in [json!({"shortest_edge": 12}), json!(0), json!(0.5)] {
+        let config = json!({"image_processor_type": "DeiTImageProcessor", "crop_size": value});
+        let expected = format!(": crop_size = {value} is not supported; expected is {crop}");
+        assert_eq!(sentence(&config), expected);
+    }
+    assert_eq!(
+        sentence(&with("do_center_crop", json!(true))),
+        ": crop_size = null is not supported; expected is a size, since do_center_crop is true"
+    );
+}
+
+#[test]
+fn a_broken_or_missing_file_is_a_sentence() {
+    assert_eq!(
+        sentence(&json!([])),
+        " cannot be read (it is not a JSON object); fetch or save it again"
+    );
+    let error = Preprocessor::of_folder("no/such/folder".as_ref()).unwrap_err();
+    assert!(matches!(error, ImageError::Io { .. }));
+    assert!(error.to_string().ends_with("; check the path"), "{error}");
+}

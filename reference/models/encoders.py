@@ -22,7 +22,20 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from folder import EVERYTHING, IGNORED, Tensors, case, draw_ids, finish, flat, given, gradients, remade, three_rows
+from folder import (
+    EVERYTHING,
+    IGNORED,
+    Tensors,
+    base,
+    case,
+    draw_ids,
+    exact,
+    finish,
+    given,
+    gradients,
+    remade,
+    three_rows,
+)
 
 BATCH, LENGTH = 2, 12
 
@@ -179,12 +192,6 @@ def special(config) -> tuple[int, ...]:
     return (config.pad_token_id,)
 
 
-@torch.no_grad()
-def base(model: torch.nn.Module, inputs: Tensors) -> Tensors:
-    """The states and, where there is one, the pooler's output, which heads do not return."""
-    return flat(model.base_model(**inputs), only=("last_hidden_state", "pooler_output"))
-
-
 def masked_labels(config, seed: int) -> torch.Tensor:
     """About a third of the tokens has a target."""
     labels = draw_ids(config.vocab_size, (3, LENGTH), seed)
@@ -192,6 +199,7 @@ def masked_labels(config, seed: int) -> torch.Tensor:
     return labels
 
 
+@exact
 def loss(model: torch.nn.Module, inputs: Tensors, targets: Tensors) -> Tensors:
     value = model(**inputs, **targets).loss
     golden = given(inputs | targets, "loss.") | {"loss.value": value.reshape(1)}

@@ -2,9 +2,14 @@
 
 The keys of a golden are the names that transformers gives: of what goes into a model's forward and of what comes out. A list
 of tensors is NAME.0, NAME.1 and so on. Cases beyond the first batch have a prefix, as `padded.`.
+
+Values are computed in float64 and rounded to float32 once, so that they are nearer to the truth than any float32 can be held
+to. Float32 must get nearly the same (`exact`): where it does not, the weights are too large for it, and are drawn anew.
 """
 
 import copy
+import functools
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +17,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "models"
 IGNORED = -100
@@ -19,12 +25,98 @@ NEW_TOKENS = 32
 BEAM_TOKENS = 24
 BEAMS = 4
 EVERYTHING = {"output_hidden_states": True, "output_attentions": True}
+QUERIES_AND_KEYS = re.compile(r"\.(q|k|q_proj|k_proj|query|key)\.weight$")
+# How far float32 may be from float64, relative to a tensor's largest number: outputs and gradients.
+OUTPUTS, GRADIENTS = 2e-6, 2e-5
 
 Tensors = dict[str, torch.Tensor]
 
 
+class Double(TorchFunctionMode):
+    """Inside, whoever asks for float32 gets float64.
+
+    transformers computes norms, softmaxes, rotations and scores of beams in float32 whatever the model is in. Numbers
+    drawn stay those that float32 would draw.
+    """
+
+    def __enter__(self):
+        self.before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        torch.set_default_dtype(self.before)
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        named = named or {}
+        if function is torch.randn:
+            return function(*arguments, **named | {"dtype": torch.float32}).double()
+        if function is torch.Tensor.float:
+            function = torch.Tensor.double
+        arguments = [wider(it) for it in arguments]
+        return function(*arguments, **{name: wider(it) for name, it in named.items()})
+
+
+def wider(argument):
+    return torch.float64 if argument is torch.float32 else argument
+
+
+def doubled(model: torch.nn.Module) -> torch.nn.Module:
+    return copy.deepcopy(model).double()
+
+
+def exact(compute: Callable[..., Tensors | str]) -> Callable[..., Tensors | str]:
+    """Has what a function computes with a model, its first argument, computed in float64, and float32 compared with that.
+
+    A reason why there is nothing good to compute is handed on.
+    """
+
+    @functools.wraps(compute)
+    def both(model: torch.nn.Module, *arguments, **named) -> Tensors | str:
+        if model.dtype == torch.float64:
+            return compute(model, *arguments, **named)
+        precise = doubled(model)  # Before `compute`, as some models stay changed by what they have seen.
+        rounded = compute(model, *arguments, **named)
+        if isinstance(rounded, str):
+            return rounded
+        with Double():
+            found = compute(precise, *arguments, **named)
+        return found if isinstance(found, str) else compared(found, rounded)
+
+    return both
+
+
+def compared(precise: Tensors, rounded: Tensors) -> Tensors:
+    """The precise values. Gradients that are zero in exact arithmetic, as of key biases under a softmax, become zeros."""
+    assert precise.keys() == rounded.keys()
+    largest = {name: it.abs().max().item() for name, it in precise.items()}
+    steepest = max((it for name, it in largest.items() if "gradient." in name), default=0.0)
+    kept = {}
+    for name, value in precise.items():
+        if not value.is_floating_point():
+            assert torch.equal(value, rounded[name]), f"{name} depends on rounding"
+        else:
+            assert value.dtype == torch.float64, f"{name} is {value.dtype}"
+            is_gradient, scale = "gradient." in name, largest[name]
+            if is_gradient and scale < 1e-12 * steepest:
+                value, scale = torch.zeros_like(value), steepest
+            apart = (value - rounded[name]).abs().max().item() / (scale or 1.0)
+            bound = GRADIENTS if is_gradient else OUTPUTS
+            assert apart < bound, f"{name}: float32 is {apart:.1e} from float64; draw smaller weights"
+        kept[name] = value
+    return kept
+
+
 def saved(
-    name: str, model: torch.nn.Module, seed: int, scale: float = 0.25, embedding: float = 0.5, loud: int | None = None
+    name: str,
+    model: torch.nn.Module,
+    seed: int,
+    scale: float = 0.25,
+    embedding: float = 0.5,
+    positions: float | None = None,
+    scores: float | None = None,
+    loud: int | None = None,
 ) -> Path:
     """An empty folder with the redrawn model in it. Tied tensors are saved under one name only.
 
@@ -33,7 +125,7 @@ def saved(
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    redraw(model, seed, scale, embedding)
+    redraw(model, seed, scale, embedding, positions or embedding, scores or scale)
     if loud is not None:
         with torch.no_grad():
             model.get_output_embeddings().weight[loud] *= 3
@@ -51,11 +143,14 @@ def remade(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Pa
     return folder, loaded(folder, type(model))
 
 
-def redraw(model: torch.nn.Module, seed: int, scale: float, embedding: float) -> None:
+def redraw(
+    model: torch.nn.Module, seed: int, scale: float, embedding: float, positions: float, scores: float
+) -> None:
     """Draws every parameter anew, as a bias of zero or a norm weight of one would hide that it was not loaded.
 
     The matrices are large for the width, so that attention is far from uniform. Models with a tied head need them larger
-    still, or each token's likeliest successor is the token itself. What transformers never trains (Marian's
+    still, or each token's likeliest successor is the token itself; but not those of queries and keys (`scores`), as a
+    softmax of large scores makes large errors of float32's small ones. What transformers never trains (Marian's
     sinusoids) stays; the one buffer that checkpoints have, `final_logits_bias`, is drawn.
     """
     draws = generator(seed)
@@ -67,9 +162,9 @@ def redraw(model: torch.nn.Module, seed: int, scale: float, embedding: float) ->
             noise = torch.randn(parameter.shape, generator=draws)
             is_learned = "embeddings.weights" in name or name.endswith(("_token", "position_embeddings"))
             if id(parameter) in embeddings or is_learned:
-                parameter.copy_(embedding * noise)
+                parameter.copy_((positions if "position" in name else embedding) * noise)
             elif parameter.dim() >= 2:
-                parameter.copy_(scale * noise)
+                parameter.copy_((scores if QUERIES_AND_KEYS.search(name) else scale) * noise)
             elif name.endswith("bias"):
                 parameter.copy_(0.1 * noise)
             else:
@@ -114,10 +209,23 @@ def given(inputs: Tensors, prefix: str = "") -> Tensors:
     return {prefix + name: tensor for name, tensor in inputs.items()}
 
 
+@exact
 @torch.no_grad()
 def case(model: torch.nn.Module, inputs: Tensors, prefix: str = "", only: tuple[str, ...] = (), **settings) -> Tensors:
     """Inputs and outputs of one pass."""
+    inputs = as_the_model(model, inputs)
     return given(inputs, prefix) | flat(model(**inputs, **settings), prefix, only)
+
+
+@exact
+@torch.no_grad()
+def base(model: torch.nn.Module, inputs: Tensors, **settings) -> Tensors:
+    """The states and, where there is one, the pooler's output, which heads do not return."""
+    return flat(model.base_model(**as_the_model(model, inputs), **settings), only=("last_hidden_state", "pooler_output"))
+
+
+def as_the_model(model: torch.nn.Module, inputs: Tensors) -> Tensors:
+    return {name: it.to(model.dtype) if it.is_floating_point() else it for name, it in inputs.items()}
 
 
 def gradients(model: torch.nn.Module, loss: torch.Tensor, prefix: str = "", only: str = "") -> Tensors:
@@ -146,13 +254,14 @@ def searched(first_seed: int, attempt: Callable[[int], Tensors | str]) -> Tensor
     raise RuntimeError(f"no seed from {first_seed} on: {found}")
 
 
+@exact
 @torch.no_grad()
 def greedy(model: torch.nn.Module, input_ids: torch.Tensor, prefix: str = "", cached: bool = True, **more) -> Tensors | str:
     """The likeliest 32 tokens, or why they are a poor test: cut short, repetitive, or decided by rounding.
 
     `greedy_ids` starts with the prompt, or with the decoder's start token where there is an encoder.
     """
-    both = model.config.is_encoder_decoder
+    both, more = model.config.is_encoder_decoder, as_the_model(model, more)
     settings = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "attention_mask": torch.ones_like(input_ids), **more}
     ids = model.generate(input_ids, use_cache=cached, **settings)
     new = ids[0, -NEW_TOKENS:]
@@ -194,7 +303,7 @@ def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: 
     """
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, -padding:] = 0
-    exact = copy.deepcopy(model).double()
+    exact_model = doubled(model)
     tensors = {"beams.input_ids": input_ids, "beams.attention_mask": attention_mask}
     results = set()
     for name, choice in (SEARCHES | (extra or {})).items():
@@ -206,13 +315,16 @@ def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: 
         ends = (found.sequences[:, 1:] == model.generation_config.eos_token_id).any(1)
         if name == "beams.plain" and not ends.any():
             return "no beam ends by itself"
-        precise = exact.generate(input_ids, **settings)
+        with Double():
+            precise = exact_model.generate(input_ids, **settings)
         if not torch.equal(found.sequences, precise.sequences):
             return f"rounding decides {name}"
         scores = precise.sequences_scores.view(-1, BEAMS)
         if (scores.diff(dim=1) / scores[:, 1:]).abs().min() < 1e-4:
             return f"two beams of {name} score alike"
-        tensors |= {f"{name}.ids": found.sequences, f"{name}.scores": found.sequences_scores}
+        scores_name = f"{name}.scores"
+        tensors[f"{name}.ids"] = found.sequences
+        tensors |= compared({scores_name: precise.sequences_scores}, {scores_name: found.sequences_scores})
         results.add(str(found.sequences.tolist()))
     return tensors if len(results) > 2 else "the settings make little difference"
 

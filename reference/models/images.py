@@ -13,7 +13,7 @@
 import torch
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
 
-from folder import EVERYTHING, Tensors, case, finish, flat, generator, gradients, remade
+from folder import EVERYTHING, Tensors, as_the_model, base, case, exact, finish, generator, gradients, remade
 
 
 def vit(name: str) -> None:
@@ -25,10 +25,7 @@ def vit(name: str) -> None:
     folder, model = remade(name, ViTForImageClassification(config), 200)
     inputs = images(config, 201)
     golden = outputs(model, inputs)
-    targets = torch.tensor([5, 2])
-    loss = torch.nn.functional.cross_entropy(model(**inputs).logits, targets)
-    golden |= {"loss.labels": targets, "loss.value": loss.reshape(1)} | gradients(model, loss)
-    finish(folder, golden)
+    finish(folder, golden | loss(model, inputs, torch.tensor([5, 2])))
 
 
 def deit(name: str) -> None:
@@ -46,12 +43,16 @@ def deit(name: str) -> None:
 
 
 def outputs(model: torch.nn.Module, inputs: Tensors) -> Tensors:
-    with torch.no_grad():
-        last = flat(model.base_model(**inputs), only=("last_hidden_state",))
-    golden = case(model, inputs, **EVERYTHING) | last
+    golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     patch = model.config.patch_size
     larger = {"pixel_values": torch.randn(2, 3, 3 * patch, 5 * patch, generator=generator(220))}
     return golden | case(model, larger, "interpolated.", interpolate_pos_encoding=True)
+
+
+@exact
+def loss(model: torch.nn.Module, inputs: Tensors, targets: torch.Tensor) -> Tensors:
+    value = torch.nn.functional.cross_entropy(model(**as_the_model(model, inputs)).logits, targets)
+    return {"loss.labels": targets, "loss.value": value.reshape(1)} | gradients(model, value)
 
 
 def images(config, seed: int) -> Tensors:

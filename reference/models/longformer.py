@@ -14,7 +14,7 @@ differs by layer: here 4 and 8, a reach of 2 and of 4. Global queries use `query
 import torch
 from transformers import LongformerConfig, LongformerForMaskedLM
 
-from folder import EVERYTHING, Tensors, case, draw_ids, finish, flat, remade
+from folder import EVERYTHING, Tensors, base, case, draw_ids, finish, remade
 
 BATCH, LENGTH = 2, 16
 
@@ -30,8 +30,7 @@ def longformer(name: str) -> None:
     chosen[0, [0, 9]] = chosen[1, 6] = 1
     inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": chosen}
     golden = case(model, inputs, **EVERYTHING)
-    with torch.no_grad():
-        golden |= flat(model.longformer(**inputs), only=("last_hidden_state",))
+    golden |= base(model, inputs)
     for i, window in enumerate(config.attention_window):
         golden[f"dense_attentions.{i}"] = dense(golden, i, chosen.bool(), window // 2)
     golden |= case(model, {"input_ids": inputs["input_ids"]}, "local.", ("logits",))
@@ -50,7 +49,7 @@ def longformer(name: str) -> None:
 def dense(golden: Tensors, layer: int, chosen: torch.Tensor, reach: int) -> torch.Tensor:
     local, by_globals = golden[f"attentions.{layer}"], golden[f"global_attentions.{layer}"]
     extra = by_globals.shape[-1]
-    whole = torch.zeros(*local.shape[:3], LENGTH)
+    whole = torch.zeros(*local.shape[:3], LENGTH, dtype=local.dtype)
     for row in range(BATCH):
         positions = chosen[row].nonzero().flatten().tolist()
         for i in range(LENGTH):
@@ -62,5 +61,5 @@ def dense(golden: Tensors, layer: int, chosen: torch.Tensor, reach: int) -> torc
         for slot, i in enumerate(positions):
             whole[row, :, i] = by_globals[row, :, :, slot]
     sums = whole.sum(-1)
-    assert torch.allclose(sums, torch.ones_like(sums), atol=1e-5), "a query's weights do not sum to one"
+    assert torch.allclose(sums, torch.ones_like(sums), atol=1e-12), "a query's weights do not sum to one"
     return whole

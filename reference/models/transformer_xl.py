@@ -29,7 +29,7 @@ import torch
 from transformers.models.deprecated.transfo_xl.configuration_transfo_xl import TransfoXLConfig
 from transformers.models.deprecated.transfo_xl.modeling_transfo_xl import TransfoXLLMHeadModel
 
-from folder import EVERYTHING, NEW_TOKENS, Tensors, draw_ids, finish, flat, repeats, saved, searched
+from folder import EVERYTHING, NEW_TOKENS, Tensors, draw_ids, exact, finish, flat, repeats, saved, searched
 
 BATCH, LENGTH = 2, 10
 
@@ -52,31 +52,37 @@ def type_as(tensor: torch.Tensor, other: torch.Tensor | None = None, dtype: torc
 
 
 def goldens(model: torch.nn.Module, first: torch.Tensor) -> Tensors:
-    golden, mems = segment(model, first, None, "first.")
-    more, _ = segment(model, draw_ids(61, (BATCH, LENGTH), 1002), mems, "second.")
-    golden |= more
-    with torch.no_grad():
-        golden["loss.value"] = model(first, labels=first).loss.reshape(1)
+    golden = segment(model, first, [], "first.")
+    mems = [golden[f"first.new_mems.{i}"] for i in range(model.config.n_layer)]
+    golden |= segment(model, draw_ids(61, (BATCH, LENGTH), 1002), mems, "second.")
+    golden |= loss(model, first)
     # With same_length and a memory of 0 nothing would be seen.
     model.reset_memory_length(0)
     model.transformer.same_length = False
-    more, _ = segment(model, first, None, "without_memory.")
-    golden |= more
+    golden |= segment(model, first, [], "without_memory.")
     model.reset_memory_length(model.config.mem_len)
     model.transformer.same_length = True
     return golden | searched(1016, lambda it: greedy(model, draw_ids(61, (1, 5), it, (0,))))
 
 
+@exact
 @torch.no_grad()
-def segment(model: torch.nn.Module, ids: torch.Tensor, mems: list | None, prefix: str) -> tuple[Tensors, list | None]:
-    output = model(ids, mems=mems, **EVERYTHING)
+def segment(model: torch.nn.Module, ids: torch.Tensor, mems: list[torch.Tensor], prefix: str) -> Tensors:
+    mems = [it.to(model.dtype) for it in mems]
+    output = model(ids, mems=mems or None, **EVERYTHING)
     golden = {f"{prefix}input_ids": ids, f"{prefix}logits": output.prediction_scores}
     golden |= flat(output, prefix, ("hidden_states", "attentions"))
-    golden |= {f"{prefix}mems.{i}": it for i, it in enumerate(mems or [])}
-    golden |= {f"{prefix}new_mems.{i}": it for i, it in enumerate(output.mems or [])}
-    return golden, output.mems
+    golden |= {f"{prefix}mems.{i}": it for i, it in enumerate(mems)}
+    return golden | {f"{prefix}new_mems.{i}": it for i, it in enumerate(output.mems or [])}
 
 
+@exact
+@torch.no_grad()
+def loss(model: torch.nn.Module, ids: torch.Tensor) -> Tensors:
+    return {"loss.value": model(ids, labels=ids).loss.reshape(1)}
+
+
+@exact
 @torch.no_grad()
 def greedy(model: torch.nn.Module, ids: torch.Tensor) -> Tensors | str:
     prompt, fed, mems, margin = ids, ids, None, math.inf

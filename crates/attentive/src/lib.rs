@@ -7,6 +7,7 @@
 //! - [`text`]: tokenizers, corpora, batches of ids
 //! - [`training`]: recipes, objectives, the training loop
 //! - [`generation`]: sessions with a cache, sampling, streamed text
+//! - [`tasks`]: filling gaps, classes of texts and pictures, labels of tokens, vectors of texts
 //! - [`tensor`]: the differentiable operations below the models, and devices
 //! - [`images`]: image files, and the pixel values that vision transformers are given
 //! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
@@ -42,6 +43,7 @@ pub use attentive_formats as formats;
 pub use attentive_generation as generation;
 pub use attentive_images as images;
 pub use attentive_model as model;
+pub use attentive_tasks as tasks;
 pub use attentive_tensor as tensor;
 pub use attentive_text as text;
 pub use attentive_training as training;

@@ -32,6 +32,12 @@ pub enum Command {
     Info(Info),
     /// One forward pass, from tensors to tensors, named as Hugging Face names them.
     Forward(Forward),
+    /// Fill the gaps of a text.
+    Fill(Fill),
+    /// Tell the class of texts or pictures, or the labels of a text's tokens.
+    Classify(Classify),
+    /// Make vectors of texts, by which their meanings can be compared.
+    Embed(Embed),
     /// Show the tokens of a text, or the text of tokens.
     Tokenize(Tokenize),
     /// List the built-in recipes, or print one.
@@ -179,6 +185,100 @@ pub struct Forward {
     pub past_key_values: bool,
     #[command(flatten)]
     pub device: DeviceArgument,
+}
+
+/// Where texts come from, and how many are read at once.
+#[derive(Args, Debug)]
+pub struct TextArguments {
+    /// The texts [default: the lines of standard input]
+    #[arg(value_name = "TEXT", conflicts_with = "file")]
+    pub texts: Vec<String>,
+    /// A file of texts, one per line
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How many texts are read at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    pub batch: u16,
+    /// Cut texts that are longer than the model reads, instead of refusing them
+    #[arg(long)]
+    pub cut: bool,
+    /// Print a JSON object per text
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub device: DeviceArgument,
+}
+
+/// Fill the gaps of a text.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  attentive fill bert-base-uncased \"Paris is the [MASK] of France.\"
+  attentive fill roberta-base --top 3 --json < lines.txt")]
+pub struct Fill {
+    /// A model folder
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub input: TextArguments,
+    /// How many tokens to show for each gap
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+}
+
+/// Tell the class of texts or pictures, or the labels of a text's tokens.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  attentive classify my-classifier \"I liked it\" \"I did not\"
+  attentive classify my-classifier --pairs --file pairs.tsv --json
+  attentive classify vit-base-patch16-224 photo.jpg scans/")]
+pub struct Classify {
+    /// A model folder
+    pub model: PathBuf,
+    /// Texts; of a model of pictures, image files or folders of them
+    #[command(flatten)]
+    pub input: TextArguments,
+    /// Each line is two texts with a tab between them
+    #[arg(long)]
+    pub pairs: bool,
+    /// How many classes to show for each input
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+}
+
+/// Make vectors of texts, by which their meanings can be compared.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  attentive embed all-MiniLM-L6-v2 \"The weather is lovely today.\" \"It's so sunny outside!\" --similarity
+  attentive embed all-MiniLM-L6-v2 --file sentences.txt --json > vectors.jsonl")]
+pub struct Embed {
+    /// A model folder
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub input: TextArguments,
+    /// What a vector is made of [default: what modules.json of the folder says, else mean]
+    #[arg(long, value_enum)]
+    pub pooling: Option<PoolingArgument>,
+    /// Leave vectors as long as they are, instead of giving them length one
+    #[arg(long)]
+    pub no_normalize: bool,
+    /// Show how similar the texts are to each other instead of their vectors
+    #[arg(long)]
+    pub similarity: bool,
+}
+
+/// What a vector of a text is made of.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum PoolingArgument {
+    /// The mean of all tokens
+    Mean,
+    /// The first token
+    Cls,
+    /// The last token
+    Last,
+    /// The largest number of all tokens, in each place
+    Max,
 }
 
 /// Show the tokens of a text, or the text of tokens.

@@ -1,9 +1,13 @@
 //! The commands, one file each.
 
+mod classify;
 mod completions;
+mod embed;
+mod fill;
 mod forward;
 mod generate;
 mod info;
+mod reading;
 mod recipes;
 mod tokenize;
 mod train;
@@ -26,6 +30,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Generate(arguments)) => generate::run(arguments),
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Forward(arguments)) => forward::run(arguments),
+        Some(Command::Fill(arguments)) => fill::run(arguments),
+        Some(Command::Classify(arguments)) => classify::run(arguments),
+        Some(Command::Embed(arguments)) => embed::run(arguments),
         Some(Command::Tokenize(arguments)) => tokenize::run(arguments),
         Some(Command::Recipes(arguments)) => recipes::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),

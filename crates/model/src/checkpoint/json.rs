@@ -120,3 +120,30 @@ pub fn read_labels(words: &Value) -> Result<usize, String> {
         )),
     }
 }
+
+/// The names of classes or labels, by their numbers; none where `words` has not one for each.
+pub fn label_names(words: &Value) -> Vec<String> {
+    let Some(names) = words["id2label"].as_object() else {
+        return Vec::new();
+    };
+    let name = |label: usize| names.get(&label.to_string())?.as_str().map(str::to_owned);
+    let all: Option<Vec<String>> = (0..names.len()).map(name).collect();
+    all.unwrap_or_default()
+}
+
+/// Puts the names of classes or labels in place of those without a meaning.
+pub fn write_label_names(words: &mut Value, names: &[String]) {
+    let count = words["id2label"]
+        .as_object()
+        .map_or(0, serde_json::Map::len);
+    if count == 0 || count != names.len() {
+        return;
+    }
+    let numbered = names.iter().enumerate();
+    let by_number = numbered
+        .clone()
+        .map(|(label, name)| (label.to_string(), json!(name)));
+    words["id2label"] = Value::Object(by_number.collect());
+    let by_name = numbered.map(|(label, name)| (name.clone(), json!(label)));
+    words["label2id"] = Value::Object(by_name.collect());
+}

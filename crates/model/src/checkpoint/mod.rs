@@ -152,6 +152,8 @@ pub struct Description {
     pub special: SpecialTokens,
     /// What is listed as the last of the hidden states.
     pub last_state: LastState,
+    /// The names of classes or labels, where the folder has names for them.
+    pub labels: Vec<String>,
 }
 
 /// Reads what a folder says of its model.
@@ -192,7 +194,8 @@ pub fn save_again(
     model: &Model,
     description: &Description,
 ) -> Result<(), CheckpointError> {
-    let (names, words) = expressing(model.config(), Some(description.model_type));
+    let (names, mut words) = expressing(model.config(), Some(description.model_type));
+    json::write_label_names(&mut words, &description.labels);
     write_config(folder, words, &description.special)?;
     write_weights(folder, model, &names)
 }
@@ -327,6 +330,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
         config,
         special,
         last_state: format.last_state,
+        labels: json::label_names(&words),
     };
     Ok((names, description))
 }

@@ -1,0 +1,179 @@
+//! `attentive classify MODEL TEXT|IMAGE…`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use attentive::images::{Image, Preprocessor};
+use attentive::model::{LabelsUse, checkpoint};
+use attentive::tasks::{
+    LabelledToken, Scored, Text, classify_images, classify_texts, label_tokens,
+};
+use serde_json::{Value, json};
+
+use super::reading::{Reader, texts};
+use crate::arguments::Classify;
+use crate::failure::Usage;
+
+/// Tells classes of texts or pictures, or labels of tokens.
+pub fn run(arguments: Classify) -> Result<ExitCode> {
+    let device = attentive::tensor::device(&arguments.input.device.device)?;
+    let (model, description) = checkpoint::load(&arguments.model, &device)?;
+    if model.config().patches.is_some() {
+        return pictures(&arguments, &model, &description);
+    }
+    let about = model.config().labels.as_ref().map(|it| it.about);
+    let reader = Reader::with(&arguments.model, model, description, &arguments.input)?;
+    let lines = reader.texts(&arguments.input)?;
+    let labels = &reader.description.labels;
+    let mut out = std::io::stdout().lock();
+    for lines in lines.chunks(reader.chunk()) {
+        let inputs: Vec<Text> = lines
+            .iter()
+            .map(|line| text(line, arguments.pairs))
+            .collect::<Result<_>>()?;
+        if about == Some(LabelsUse::Tokens) {
+            let found = label_tokens(reader.batches(None), labels, &inputs)?;
+            for (line, tokens) in lines.iter().zip(&found) {
+                show_tokens(&mut out, line, tokens, arguments.input.json)?;
+            }
+            continue;
+        }
+        let found = classify_texts(reader.batches(None), labels, &inputs)?;
+        for (line, classes) in lines.iter().zip(&found) {
+            show(&mut out, ("text", line), classes, &arguments)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One text, or two with a tab between them.
+fn text(line: &str, pair: bool) -> Result<Text> {
+    if !pair {
+        return Ok(line.into());
+    }
+    let (first, second) = line.split_once('\t').ok_or_else(|| {
+        Usage(format!(
+            "--pairs: {line:?} has no tab between two texts; put one there"
+        ))
+    })?;
+    Ok(Text {
+        first: first.to_owned(),
+        second: Some(second.to_owned()),
+    })
+}
+
+fn pictures(
+    arguments: &Classify,
+    model: &attentive::model::Model,
+    description: &checkpoint::Description,
+) -> Result<ExitCode> {
+    if arguments.pairs {
+        let sentence = "--pairs: the model reads pictures; leave it out";
+        return Err(Usage(sentence.to_owned()).into());
+    }
+    let preprocessor = Preprocessor::of_folder(&arguments.model)?;
+    let mut files = Vec::new();
+    for name in texts(&arguments.input)? {
+        files.extend(image_files(Path::new(&name))?);
+    }
+    let mut out = std::io::stdout().lock();
+    let batch = usize::from(arguments.input.batch);
+    for files in files.chunks(batch) {
+        let images: Vec<Image> = files
+            .iter()
+            .map(|file| Image::open(file))
+            .collect::<Result<_, _>>()?;
+        let found = classify_images(model, &preprocessor, &description.labels, &images, batch)?;
+        for (file, classes) in files.iter().zip(&found) {
+            let name = file.display().to_string();
+            show(&mut out, ("file", &name), classes, arguments)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file, or the image files of a folder, sorted by name.
+fn image_files(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    const ENDS: [&str; 6] = ["png", "jpg", "jpeg", "gif", "bmp", "webp"];
+    let place = || path.display().to_string();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(place)? {
+        let file = entry.with_context(place)?.path();
+        let end = file.extension().and_then(|end| end.to_str());
+        let known = end.is_some_and(|end| ENDS.contains(&end.to_lowercase().as_str()));
+        files.extend(known.then_some(file));
+    }
+    files.sort();
+    match files.is_empty() {
+        true => Err(Usage(format!(
+            "{} holds no image files ({}); give files, or another folder",
+            place(),
+            ENDS.join(", ")
+        ))
+        .into()),
+        false => Ok(files),
+    }
+}
+
+fn words(scored: &Scored) -> Value {
+    json!({ "label": scored.label, "class": scored.class, "probability": scored.probability })
+}
+
+fn show(
+    out: &mut impl Write,
+    (kind, name): (&str, &str),
+    classes: &[Scored],
+    arguments: &Classify,
+) -> Result<()> {
+    let classes = &classes[..classes.len().min(arguments.top as usize)];
+    if arguments.input.json {
+        let classes: Vec<Value> = classes.iter().map(words).collect();
+        writeln!(out, "{}", json!({ kind: name, "classes": classes }))?;
+        return Ok(());
+    }
+    writeln!(out, "{name}")?;
+    for scored in classes {
+        writeln!(
+            out,
+            "  {:>6.2} %  {}",
+            100.0 * scored.probability,
+            scored.label
+        )?;
+    }
+    Ok(())
+}
+
+fn show_tokens(
+    out: &mut impl Write,
+    text: &str,
+    tokens: &[LabelledToken],
+    as_json: bool,
+) -> Result<()> {
+    if as_json {
+        let token = |it: &LabelledToken| {
+            let mut words = words(&it.best);
+            words["token"] = json!(it.token);
+            words["place"] = json!([it.place.start, it.place.end]);
+            words
+        };
+        let tokens: Vec<Value> = tokens.iter().map(token).collect();
+        writeln!(out, "{}", json!({ "text": text, "tokens": tokens }))?;
+        return Ok(());
+    }
+    writeln!(out, "{text}")?;
+    for LabelledToken { token, best, .. } in tokens {
+        let shown = token.escape_debug().to_string();
+        writeln!(
+            out,
+            "  {shown:<16} {:<12} {:>6.2} %",
+            best.label,
+            100.0 * best.probability
+        )?;
+    }
+    Ok(())
+}

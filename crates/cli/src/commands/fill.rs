@@ -1,0 +1,57 @@
+//! `attentive fill MODEL TEXT…`
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use attentive::tasks::{Gap, Text, fill};
+use serde_json::{Value, json};
+
+use super::reading::Reader;
+use crate::arguments::Fill;
+
+/// Shows what may stand in the gaps of texts.
+pub fn run(arguments: Fill) -> Result<ExitCode> {
+    let reader = Reader::load(&arguments.model, &arguments.input)?;
+    let texts = reader.texts(&arguments.input)?;
+    let mut out = std::io::stdout().lock();
+    for texts in texts.chunks(reader.chunk()) {
+        let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
+        let found = fill(reader.batches(None), &inputs, arguments.top as usize)?;
+        for (text, gaps) in texts.iter().zip(found) {
+            match arguments.input.json {
+                true => writeln!(out, "{}", words(text, &gaps))?,
+                false => show(&mut out, text, &gaps)?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(text: &str, gaps: &[Gap]) -> Value {
+    let gap = |gap: &Gap| {
+        let candidates: Vec<Value> = gap
+            .candidates
+            .iter()
+            .map(|it| json!({ "token": it.token, "id": it.id, "probability": it.probability, "text": it.text }))
+            .collect();
+        json!({ "position": gap.position, "candidates": candidates })
+    };
+    json!({ "text": text, "gaps": gaps.iter().map(gap).collect::<Vec<_>>() })
+}
+
+fn show(out: &mut impl Write, text: &str, gaps: &[Gap]) -> Result<()> {
+    for gap in gaps {
+        writeln!(out, "{text}  (token {})", gap.position)?;
+        for candidate in &gap.candidates {
+            writeln!(
+                out,
+                "  {:>6.2} %  {:<16} {}",
+                100.0 * candidate.probability,
+                candidate.token.escape_debug().to_string(),
+                candidate.text
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -9,6 +9,7 @@
 //! - [`generation`]: sessions with a cache, sampling, streamed text
 //! - [`tensor`]: the differentiable operations below the models, and devices
 //! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
+//! - [`hub`]: from the id of a model of the Hugging Face hub to a folder of the shared cache
 //!
 //! Load a model folder and continue a text:
 //!
@@ -39,6 +40,7 @@
 
 pub use attentive_formats as formats;
 pub use attentive_generation as generation;
+pub use attentive_hub as hub;
 pub use attentive_model as model;
 pub use attentive_tensor as tensor;
 pub use attentive_text as text;

@@ -65,10 +65,10 @@ def bert_generation_both(name: str) -> None:
     )
     model = EncoderDecoderModel(config)
     model.generation_config.update(decoder_start_token_id=2, pad_token_id=0, eos_token_id=1, bos_token_id=2)
-    folder, model = remade(name, model, 500, scale=0.4, loud=1)
+    folder, model = remade(name, model, 502, positions=1.0, loud=1)
     golden = outputs(model, 501, 63, 67)
-    golden |= searched(630, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
-    golden |= searched(530, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
+    golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
+    golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
     finish(folder, golden)
 
 
@@ -133,7 +133,7 @@ def t5(name: str) -> None:
     labels[0, -3:] = labels[1, 2] = IGNORED
     golden |= loss(model, inputs, labels)
     golden |= searched(954, lambda it: greedy(model, draw_ids(61, (1, SOURCE), it, (0, 1))))
-    golden |= searched(697, lambda it: beams(model, draw_ids(61, (BATCH, SOURCE), it, (0, 1)), 3))
+    golden |= searched(504, lambda it: beams(model, draw_ids(61, (BATCH, SOURCE), it, (0, 1)), 3))
     finish(folder, golden)
 
 

@@ -24,8 +24,8 @@ file, and transformers before 5 adds it; 5.22.2 lost the line and does not. `log
 `attentions.i` are by chunk: [batch, heads, (rounds *) chunks, chunk, keys], for hashing in the order of the sorted vectors.
 
 A token that sees only itself. transformers gives its score -1e5, and a token may see itself once per round: float32 cannot
-hold -1e5 + log 2 to better than 4e-3, so weights that should be 1/2 come out as 0.499. Here the score is -30, which float64
-cannot tell from -1e5 and float32 can hold.
+hold -1e5 + log 2 to better than 4e-3, so weights that should be 1/2 come out as 0.499. Here the score is -30, which
+changes no weight by more than 1e-13 and which float32 can hold.
 """
 
 import math

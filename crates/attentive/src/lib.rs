@@ -11,6 +11,7 @@
 //! - [`tensor`]: the differentiable operations below the models, and devices
 //! - [`images`]: image files, and the pixel values that vision transformers are given
 //! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
+//! - [`hub`]: from the id of a model of the Hugging Face hub to a folder of the shared cache
 //!
 //! Load a model folder and continue a text:
 //!
@@ -41,6 +42,7 @@
 
 pub use attentive_formats as formats;
 pub use attentive_generation as generation;
+pub use attentive_hub as hub;
 pub use attentive_images as images;
 pub use attentive_model as model;
 pub use attentive_tasks as tasks;

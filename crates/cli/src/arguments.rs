@@ -88,9 +88,10 @@ pub struct Train {
 Examples:
   attentive generate runs/stories --prompt \"Once upon a time\"
   echo \"The little fox\" | attentive generate runs/stories --temperature 0.7 --top-k 20
-  attentive generate runs/stories --ids 0,17,42 --temperature 0 --json")]
+  attentive generate runs/stories --ids 0,17,42 --temperature 0 --json
+  attentive generate openai-community/gpt2 --prompt \"The meaning of life is\"")]
 pub struct Generate {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The text to continue [default: standard input, if it is not a terminal]
     #[arg(
@@ -148,9 +149,11 @@ pub struct Generate {
 
 /// Describe a model.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  attentive info runs/stories")]
+#[command(
+    after_help = "Examples:\n  attentive info runs/stories\n  attentive info openai-community/gpt2"
+)]
 pub struct Info {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -166,7 +169,7 @@ Writes logits and last_hidden_state, and on request hidden_states.{i} and attent
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
 pub struct Forward {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// A safetensors file with the inputs
     #[arg(long, value_name = "FILE")]
@@ -289,7 +292,7 @@ Examples:
   attentive tokenize runs/stories --json < lines.txt
   attentive tokenize runs/stories --ids 0,17,42")]
 pub struct Tokenize {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]

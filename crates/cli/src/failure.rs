@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use attentive::generation::{GenerationError, SamplingError};
+use attentive::hub::HubError;
 use attentive::tensor::DeviceError;
 use attentive::text::TextError;
 use attentive::training::{RecipeError, TrainingError};
@@ -78,6 +79,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<RecipeError>()
         || error.is::<DeviceError>()
         || error.is::<SamplingError>()
+        || matches!(error.downcast_ref(), Some(HubError::Setting { .. }))
         || matches!(
             error.downcast_ref(),
             Some(

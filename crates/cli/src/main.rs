@@ -4,8 +4,10 @@
 
 mod arguments;
 mod commands;
+mod downloads;
 mod failure;
 mod input;
+mod model_folder;
 mod output;
 mod plot;
 mod progress;

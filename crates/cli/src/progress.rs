@@ -90,7 +90,7 @@ pub struct PlainLines {
 }
 
 /// How long a plain log may be silent.
-const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
+pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Listener for PlainLines {
     fn on(&mut self, event: &Event) {

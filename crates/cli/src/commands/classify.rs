@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use attentive::hub::Wanted;
 use attentive::images::{Image, Preprocessor};
 use attentive::model::{LabelsUse, checkpoint};
 use attentive::tasks::{
@@ -15,16 +16,18 @@ use serde_json::{Value, json};
 use super::reading::{Reader, texts};
 use crate::arguments::Classify;
 use crate::failure::Usage;
+use crate::model_folder;
 
 /// Tells classes of texts or pictures, or labels of tokens.
 pub fn run(arguments: Classify) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.input.device.device)?;
-    let (model, description) = checkpoint::load(&arguments.model, &device)?;
+    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let (model, description) = checkpoint::load(&folder, &device)?;
     if model.config().patches.is_some() {
-        return pictures(&arguments, &model, &description);
+        return pictures(&arguments, &folder, &model, &description);
     }
     let about = model.config().labels.as_ref().map(|it| it.about);
-    let reader = Reader::with(&arguments.model, model, description, &arguments.input)?;
+    let reader = Reader::with(&folder, model, description, &arguments.input)?;
     let lines = reader.texts(&arguments.input)?;
     let labels = &reader.description.labels;
     let mut out = std::io::stdout().lock();
@@ -66,6 +69,7 @@ fn text(line: &str, pair: bool) -> Result<Text> {
 
 fn pictures(
     arguments: &Classify,
+    folder: &Path,
     model: &attentive::model::Model,
     description: &checkpoint::Description,
 ) -> Result<ExitCode> {
@@ -73,7 +77,7 @@ fn pictures(
         let sentence = "--pairs: the model reads pictures; leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
-    let preprocessor = Preprocessor::of_folder(&arguments.model)?;
+    let preprocessor = Preprocessor::of_folder(folder)?;
     let mut files = Vec::new();
     for name in texts(&arguments.input)? {
         files.extend(image_files(Path::new(&name))?);

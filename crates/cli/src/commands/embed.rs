@@ -4,16 +4,19 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::hub::Wanted;
 use attentive::tasks::{EmbedConfig, Pooling, SentenceFolder, Text, embed};
 use serde_json::json;
 
 use super::reading::Reader;
 use crate::arguments::{Embed, PoolingArgument};
+use crate::model_folder;
 
 /// Makes vectors of texts.
 pub fn run(arguments: Embed) -> Result<ExitCode> {
-    let folder = SentenceFolder::of(&arguments.model)?;
-    let reader = Reader::load(&arguments.model, &arguments.input)?;
+    let place = model_folder::find(&arguments.model, Wanted::Model)?;
+    let folder = SentenceFolder::of(&place)?;
+    let reader = Reader::load(&place, &arguments.input)?;
     let texts = reader.texts(&arguments.input)?;
     let said = arguments.pooling.map(|pooling| match pooling {
         PoolingArgument::Mean => Pooling::Mean,

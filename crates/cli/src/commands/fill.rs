@@ -4,15 +4,18 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::hub::Wanted;
 use attentive::tasks::{Gap, Text, fill};
 use serde_json::{Value, json};
 
 use super::reading::Reader;
 use crate::arguments::Fill;
+use crate::model_folder;
 
 /// Shows what may stand in the gaps of texts.
 pub fn run(arguments: Fill) -> Result<ExitCode> {
-    let reader = Reader::load(&arguments.model, &arguments.input)?;
+    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let reader = Reader::load(&folder, &arguments.input)?;
     let texts = reader.texts(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     for texts in texts.chunks(reader.chunk()) {

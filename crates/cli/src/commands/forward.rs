@@ -5,16 +5,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use attentive::hub;
 use attentive::model::checkpoint::{self, INPUTS, TensorFile, Wanted, write_tensors};
 
 use crate::arguments::Forward;
 use crate::failure::Usage;
+use crate::model_folder;
 
 /// One pass from tensors to tensors.
 pub fn run(arguments: Forward) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
-    check_place(&arguments)?;
-    let (model, description) = checkpoint::load(&arguments.model, &device)?;
+    let folder = model_folder::find(&arguments.model, hub::Wanted::Model)?;
+    check_place(&arguments, &folder)?;
+    let (model, description) = checkpoint::load(&folder, &device)?;
     let inputs = TensorFile::open(&arguments.inputs)?;
     check_names(&inputs)?;
     let wanted = Wanted {
@@ -39,14 +42,20 @@ fn check_names(inputs: &TensorFile) -> Result<()> {
 }
 
 /// Refuses to save over what the pass reads.
-fn check_place(arguments: &Forward) -> Result<(), Usage> {
+fn check_place(arguments: &Forward, model: &Path) -> Result<(), Usage> {
     let real = |path: &Path| path.canonicalize().ok();
     let Some(save) = real(&arguments.save) else {
         return Ok(());
     };
+    // The files of a model of the hub are links: where one stands counts as well as where it leads.
+    let stands = std::path::absolute(&arguments.save).ok();
+    let stands = stands.and_then(|path| real(path.parent()?));
+    let is_in = |model: &Path| {
+        save.starts_with(model) || stands.as_ref().is_some_and(|it| it.starts_with(model))
+    };
     let what = if real(&arguments.inputs).is_some_and(|inputs| inputs == save) {
         "holds the inputs"
-    } else if real(&arguments.model).is_some_and(|model| save.starts_with(model)) {
+    } else if real(model).is_some_and(|model| is_in(&model)) {
         "is a file of the model"
     } else {
         return Ok(());

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
+use attentive::hub::Wanted;
 use attentive::model::{Model, checkpoint};
 use attentive::text::Tokenizer;
 use serde_json::json;
@@ -15,6 +16,7 @@ use serde_json::json;
 use crate::arguments::Generate;
 use crate::failure::Usage;
 use crate::input::standard_input;
+use crate::model_folder;
 
 /// Continues a text, streaming it.
 pub fn run(arguments: Generate) -> Result<ExitCode> {
@@ -32,8 +34,9 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         return Err(Usage(sentence.to_owned()).into());
     }
     let device = attentive::tensor::device(&arguments.device.device)?;
-    let (model, description) = checkpoint::load(&arguments.model, &device)?;
-    let tokenizer = Tokenizer::of_folder(&arguments.model)?;
+    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let (model, description) = checkpoint::load(&folder, &device)?;
+    let tokenizer = Tokenizer::of_folder(&folder)?;
     if tokenizer.is_none() && !arguments.stop.is_empty() {
         return Err(no_tokenizer(&arguments.model, "--stop").into());
     }

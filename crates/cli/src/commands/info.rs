@@ -5,15 +5,18 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use attentive::hub::Wanted;
 use attentive::model::checkpoint::{self, Description};
 use attentive::model::{Model, ModelConfig, Operations, parameters};
 use serde_json::{Value, json};
 
 use crate::arguments::Info;
+use crate::model_folder;
 
 /// Describes a model. The weights are not read.
 pub fn run(arguments: Info) -> Result<ExitCode> {
-    let description = checkpoint::describe(&arguments.model)?;
+    let folder = model_folder::find(&arguments.model, Wanted::Description)?;
+    let description = checkpoint::describe(&folder)?;
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;
     let model = Model::new(config, 0, &device)?;
@@ -22,7 +25,7 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         let count: u128 = parameter.shape.iter().map(|size| *size as u128).product();
         *exact.entry(part(&parameter.name)).or_default() += count;
     }
-    let place = arguments.model.display();
+    let place = folder.display();
     let parts = countable(config, &exact).with_context(|| {
         format!("{place}/config.json describes a model that no machine can hold")
     })?;

@@ -4,17 +4,19 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::hub::Wanted;
 use attentive::text::{Encoded, Tokenizer};
 use serde_json::json;
 
 use crate::arguments::Tokenize;
 use crate::failure::Usage;
-use crate::input;
+use crate::{input, model_folder};
 
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
-    let tokenizer = Tokenizer::of_folder(&arguments.model)?
-        .ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+    let folder = model_folder::find(&arguments.model, Wanted::Tokenizer)?;
+    let tokenizer =
+        Tokenizer::of_folder(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
         let text = tokenizer.decode(&arguments.ids)?;

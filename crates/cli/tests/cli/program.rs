@@ -13,7 +13,13 @@ pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
         .env("COLUMNS", "100")
         // Results are the same only for the same number of threads.
         .env("ATTENTIVE_THREADS", "2")
-        .env("RAYON_NUM_THREADS", "2");
+        .env("RAYON_NUM_THREADS", "2")
+        // No test asks the true hub, or sees the models of whoever runs it.
+        .env("HF_HUB_OFFLINE", "1")
+        .env("HF_HOME", folder.join("huggingface"));
+    for name in ["HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -1,0 +1,146 @@
+//! Models of the hub, in the place of folders: against a hub on this machine.
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::program::{attentive, transcript};
+use server::{Model, REPO, Server};
+
+#[path = "../../../hub/tests/resolving/server.rs"]
+#[allow(dead_code)]
+mod server;
+
+fn fixture(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures")
+        .join(name)
+}
+
+/// A hub that has a fixture.
+fn hub(name: &str) -> Server {
+    let read = |file: &str| std::fs::read(fixture(name).join(file)).ok();
+    let names = ["config.json", "generation_config.json", "model.safetensors"];
+    let files: Vec<(&str, Vec<u8>)> = names
+        .iter()
+        .filter_map(|name| Some((*name, read(name)?)))
+        .collect();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, it)| (*name, &it[..])).collect();
+    Server::start(Model::new(&files))
+}
+
+/// Runs the program where the hub is this one.
+fn online(folder: &Path, server: &Server, arguments: &[&str]) -> Output {
+    let mut command = attentive(folder, arguments);
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
+    command
+        .env("HF_HUB_OFFLINE", "0")
+        .env("HF_ENDPOINT", &server.address)
+        .output()
+        .unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_model_of_the_hub_writes_what_its_folder_writes() {
+    let server = hub("gpt2");
+    let folder = tempfile::tempdir().unwrap();
+    let options = "--ids 1,2,3 --temperature 0 --max-tokens 8 --json";
+    let generate = |model| -> Vec<&str> {
+        let options = options.split(' ');
+        ["generate", model].into_iter().chain(options).collect()
+    };
+    let run = |model| online(folder.path(), &server, &generate(model));
+    let original = fixture("gpt2").display().to_string();
+    let expected = json(&run(&original));
+    assert!(server.requests().is_empty(), "a folder is a folder");
+    let first = run(REPO);
+    assert_eq!(json(&first)["ids"], expected["ids"]);
+    let words = String::from_utf8(first.stderr).unwrap();
+    assert!(words.starts_with("fetching model.safetensors, "), "{words}");
+    assert!(server.requests().len() > 3);
+    let second = run(REPO);
+    assert_eq!(json(&second)["ids"], expected["ids"]);
+    assert_eq!(String::from_utf8(second.stderr).unwrap(), "");
+    assert_eq!(server.requests().len(), 1, "which commit it is at");
+    // The tests of the program are offline if nothing else is said.
+    let offline = attentive(folder.path(), &generate(REPO)).output().unwrap();
+    assert_eq!(json(&offline)["ids"], expected["ids"]);
+    assert!(server.requests().is_empty());
+    // The hub is asked and has gone.
+    server.change(|model| model.refusal = Some((503, "")));
+    let third = run(REPO);
+    assert_eq!(json(&third)["ids"], expected["ids"]);
+    assert_eq!(
+        String::from_utf8(third.stderr).unwrap(),
+        "the hub cannot be reached (it answers with status 503); check the network, or HF_ENDPOINT, and try again\n\
+         using owner/tiny as it was last fetched\n"
+    );
+}
+
+#[test]
+fn info_fetches_no_weights() {
+    let server = hub("llama");
+    let folder = tempfile::tempdir().unwrap();
+    let output = online(folder.path(), &server, &["info", REPO, "--json"]);
+    assert_eq!(json(&output)["model_type"], "llama");
+    let requests = server.requests().join("\n");
+    assert!(!requests.contains("safetensors"), "{requests}");
+}
+
+#[test]
+fn a_folder_goes_before_a_model_of_the_same_name() {
+    let server = hub("gpt2");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join(REPO)).unwrap();
+    let output = online(folder.path(), &server, &["info", REPO]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(server.requests().is_empty());
+}
+
+#[test]
+fn errors_of_models_that_are_nowhere() {
+    let server = hub("gpt2");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut screens: Vec<String> = ["nowhere", "a/b/c", "../x", "owner/tiny", "runs/story@main"]
+        .iter()
+        .map(|model| transcript(path, &["info", model]))
+        .collect();
+    let mut ask = |model: &str| {
+        let output = online(path, &server, &["info", model]);
+        let words = String::from_utf8(output.stderr).unwrap();
+        let code = output.status.code().unwrap();
+        screens.push(format!("$ attentive info {model}\n{words}[exit {code}]"));
+    };
+    ask("runs/story");
+    ask("owner/tiny@v9");
+    server.change(|model| model.refusal = Some((401, "GatedRepo")));
+    ask("owner/tiny");
+    let mut command = attentive(path, &["tokenize", "owner/tiny", "text"]);
+    let output = command.env("HF_HUB_OFFLINE", "perhaps").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    insta::assert_snapshot!(screens.join("\n\n"));
+}
+
+#[test]
+fn nothing_is_saved_over_a_file_of_the_cache() {
+    let server = hub("gpt2");
+    let folder = tempfile::tempdir().unwrap();
+    online(folder.path(), &server, &["info", REPO]);
+    let commit = "a".repeat(40);
+    let file = format!("huggingface/hub/models--owner--tiny/snapshots/{commit}/config.json");
+    let words = ["forward", REPO, "--inputs", "in.safetensors", "--save"];
+    let output = online(folder.path(), &server, &[&words[..], &[&*file]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("is a file of the model"), "{words}");
+}

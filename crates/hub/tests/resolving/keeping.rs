@@ -1,0 +1,222 @@
+//! Runs that go well: what is fetched, kept, and not fetched again.
+
+use super::*;
+
+#[test]
+fn the_first_run_fetches_and_the_second_does_not() {
+    let place = Place::new(tiny());
+    let first = place.run(REPO);
+    assert_eq!(first.downloads().len(), 5);
+    assert_eq!(
+        first.requests[0],
+        "GET /api/models/owner/tiny/revision/main"
+    );
+    let folder = first.folder();
+    let commit = "a".repeat(40);
+    let repo = place.settings.cache.join("models--owner--tiny");
+    assert_eq!(folder, repo.join("snapshots").join(&commit));
+    assert_eq!(
+        names(&folder),
+        [
+            "1_Pooling",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors",
+            "tokenizer.json"
+        ]
+    );
+    assert_eq!(
+        std::fs::read(folder.join("model.safetensors")).unwrap(),
+        weights(300_000)
+    );
+    assert!(folder.join("1_Pooling/config.json").is_file());
+    assert_eq!(
+        std::fs::read_to_string(repo.join("refs/main")).unwrap(),
+        commit
+    );
+    let second = place.run(REPO);
+    assert_eq!(
+        second.requests,
+        ["GET /api/models/owner/tiny/revision/main"]
+    );
+    assert_eq!(second.folder(), folder);
+}
+
+#[test]
+fn offline_asks_nobody() {
+    let mut place = Place::new(tiny());
+    let folder = place.run(REPO).folder();
+    place.offline();
+    let run = place.run(REPO);
+    assert!(run.requests.is_empty());
+    assert_eq!(run.folder(), folder);
+}
+
+#[test]
+fn the_cache_can_be_moved() {
+    let mut place = Place::new(tiny());
+    place.run(REPO).folder();
+    let moved = place.folder.path().join("moved");
+    std::fs::rename(&place.settings.cache, &moved).unwrap();
+    place.settings.cache = moved;
+    place.offline();
+    let folder = place.run(REPO).folder();
+    assert_eq!(std::fs::read(folder.join("config.json")).unwrap(), b"{}");
+}
+
+#[test]
+fn only_what_is_wanted_is_fetched() {
+    let place = Place::new(tiny());
+    let folder = place.run_for(REPO, Wanted::Description).folder();
+    assert_eq!(names(&folder), ["config.json", "generation_config.json"]);
+    let folder = place.run_for(REPO, Wanted::Tokenizer).folder();
+    assert_eq!(
+        names(&folder),
+        ["config.json", "generation_config.json", "tokenizer.json"]
+    );
+    let run = place.run(REPO);
+    assert_eq!(run.downloads().len(), 2, "the rest");
+}
+
+#[test]
+fn revisions_are_branches_tags_and_commits() {
+    let mut model = tiny();
+    model.tag = "refs/pr/1".to_owned();
+    let mut place = Place::new(model);
+    let run = place.run("owner/tiny@refs/pr/1");
+    assert_eq!(
+        run.requests[0],
+        "GET /api/models/owner/tiny/revision/refs%2Fpr%2F1"
+    );
+    let folder = run.folder();
+    let reference = place
+        .settings
+        .cache
+        .join("models--owner--tiny/refs/refs/pr/1");
+    assert_eq!(std::fs::read_to_string(reference).unwrap(), "a".repeat(40));
+    // A commit that is there is what it was.
+    let run = place.run(&format!("owner/tiny@{}", "a".repeat(40)));
+    assert!(run.requests.is_empty());
+    assert_eq!(run.folder(), folder);
+    place.offline();
+    assert_eq!(place.run("owner/tiny@refs/pr/1").folder(), folder);
+}
+
+#[test]
+fn a_new_commit_fetches_what_has_changed() {
+    let place = Place::new(tiny());
+    let old = place.run(REPO).folder();
+    place.server.change(|model| {
+        model.commit = "b".repeat(40);
+        let config = model.files.get_mut("config.json").unwrap();
+        *config = b"{\"new\": 1}".to_vec();
+    });
+    let run = place.run(REPO);
+    let commit = "b".repeat(40);
+    assert_eq!(
+        run.downloads(),
+        [format!("GET /owner/tiny/resolve/{commit}/config.json")]
+    );
+    let new = run.folder();
+    assert_ne!(new, old);
+    assert_eq!(names(&new), names(&old));
+    assert_eq!(std::fs::read(old.join("config.json")).unwrap(), b"{}");
+}
+
+#[test]
+fn all_shards_of_an_index_are_fetched_and_no_other() {
+    let mut place = Place::new(sharded());
+    let folder = place.run(REPO).folder();
+    assert_eq!(
+        names(&folder),
+        [
+            "config.json",
+            "model-1-of-2.safetensors",
+            "model-2-of-2.safetensors",
+            "model.safetensors.index.json"
+        ]
+    );
+    place.offline();
+    assert_eq!(place.run(REPO).folder(), folder);
+    std::fs::remove_file(folder.join("model-2-of-2.safetensors")).unwrap();
+    assert!(
+        place
+            .run(REPO)
+            .problem()
+            .contains("(model-2-of-2.safetensors is missing)")
+    );
+}
+
+#[test]
+fn older_weights_do_where_there_are_no_safetensors() {
+    let mut model = tiny();
+    model.files.remove("model.safetensors");
+    let place = Place::new(model);
+    let folder = place.run(REPO).folder();
+    assert_eq!(
+        std::fs::read(folder.join("pytorch_model.bin")).unwrap(),
+        b"older"
+    );
+}
+
+#[test]
+fn the_token_goes_to_the_hub_and_not_to_where_it_sends_us() {
+    let mut model = tiny();
+    model.token = Some("hf_secret");
+    model.storage = Some("localhost".to_owned());
+    let place = Place::new(model).with_token("hf_secret");
+    let run = place.run(REPO);
+    for request in &run.requests {
+        let elsewhere = request.contains("/storage/");
+        assert_eq!(request.ends_with("with token"), !elsewhere, "{request}");
+    }
+    assert!(run.requests.iter().any(|it| it.contains("/storage/")));
+    let folder = run.folder();
+    assert_eq!(
+        std::fs::read(folder.join("model.safetensors")).unwrap(),
+        weights(300_000)
+    );
+}
+
+#[test]
+fn two_at_once_fetch_a_file_once() {
+    let place = Place::new(tiny());
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let threads = [(); 2].map(|()| scope.spawn(|| place.run(REPO)));
+        threads.map(|it| it.join().unwrap()).into()
+    });
+    let all: Vec<&str> = runs.iter().flat_map(|run| run.downloads()).collect();
+    let of_weights = all.iter().filter(|it| it.ends_with("model.safetensors"));
+    assert_eq!(of_weights.count(), 1);
+    assert_eq!(place.blobs().len(), 5);
+}
+
+#[test]
+fn an_empty_file_is_a_file() {
+    let mut model = tiny();
+    model.files.insert("merges.txt".to_owned(), Vec::new());
+    let place = Place::new(model);
+    let folder = place.run(REPO).folder();
+    assert_eq!(std::fs::read(folder.join("merges.txt")).unwrap(), b"");
+}
+
+#[test]
+fn a_file_whose_blob_was_removed_is_fetched_again() {
+    let place = Place::new(tiny());
+    let folder = place.run(REPO).folder();
+    let blob = folder.join("model.safetensors").canonicalize().unwrap();
+    std::fs::remove_file(blob).unwrap();
+    let run = place.run(REPO);
+    assert_eq!(run.downloads().len(), 1);
+    assert!(run.folder().join("model.safetensors").is_file());
+}
+
+#[test]
+fn a_model_that_moved_is_found() {
+    let place = Place::new(tiny());
+    let folder = place.run(server::FORMER).folder();
+    assert_eq!(
+        std::fs::read(folder.join("model.safetensors")).unwrap(),
+        weights(300_000)
+    );
+}

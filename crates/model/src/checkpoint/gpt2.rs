@@ -17,7 +17,7 @@ pub(super) const FORMAT: Format = Format {
     read,
     write,
     table: Table {
-        rows: ROWS,
+        rows: &[ROWS],
         optional_prefix: "transformer.",
         // Causal masks that old versions saved as buffers, and the copy of the tied embedding.
         ignored: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
@@ -136,6 +136,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
                 dropout: words.attn_pdrop,
                 bias: true,
                 output_bias: true,
+                head_norm: None,
             }),
             feed_forward: FeedForwardConfig::Plain(PlainConfig {
                 hidden_width: words.n_inner.unwrap_or(words.n_embd.saturating_mul(4)),

@@ -10,10 +10,16 @@ mod error;
 mod gpt2;
 mod json;
 mod llama;
+mod llama_family;
+mod mistral;
+mod mixtral;
+mod qwen2;
+mod qwen3;
 mod replace_file;
 mod rope;
 mod table;
 mod tensor_file;
+mod windows;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +52,15 @@ struct Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 3] = [gpt2::FORMAT, llama::FORMAT, attentive::FORMAT];
+static FORMATS: [Format; 7] = [
+    gpt2::FORMAT,
+    llama::FORMAT,
+    mistral::FORMAT,
+    qwen2::FORMAT,
+    qwen3::FORMAT,
+    mixtral::FORMAT,
+    attentive::FORMAT,
+];
 
 /// Ids with a meaning for generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,13 +20,14 @@ pub enum Operation {
     TransposedThird(usize),
 }
 
-/// One tensor: our whole name, their whole name (both with `{layer}` where it has one), and the way between them.
+/// One tensor: our whole name, their whole name (both with `{layer}`, and `{expert}` where it has one), and the way between
+/// them.
 pub type Row = (&'static str, &'static str, Operation);
 
 /// The names of one format.
 pub struct Table {
-    /// The tensors; no rows at all means that their names are ours.
-    pub rows: &'static [Row],
+    /// The tensors, in lists that formats may share; no rows at all means that their names are ours.
+    pub rows: &'static [&'static [Row]],
     /// What some files leave out of the front of every name.
     pub optional_prefix: &'static str,
     /// Ends of names that carry nothing: buffers that old versions saved, copies of tied weights.
@@ -111,26 +112,35 @@ impl Table {
         }
         self.rows
             .iter()
+            .copied()
+            .flatten()
             .find_map(|(our_pattern, their_pattern, operation)| {
-                let layer = layer_of(ours, our_pattern)?;
-                Some((their_pattern.replace("{layer}", layer), *operation))
+                let places = places_of(ours, our_pattern)?;
+                let mut theirs = (*their_pattern).to_owned();
+                for (place, number) in places {
+                    theirs = theirs.replace(&format!("{{{place}}}"), number);
+                }
+                Some((theirs, *operation))
             })
             .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
     }
 }
 
-/// The layer that makes `pattern` into `name`: empty where the pattern has none.
-fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
-    match pattern.split_once("{layer}") {
-        None => (name == pattern).then_some(""),
-        Some((before, after)) => {
-            let layer = name.strip_prefix(before)?.strip_suffix(after)?;
-            layer
-                .bytes()
-                .all(|byte| byte.is_ascii_digit())
-                .then_some(layer)
+/// The numbers that make `pattern` into `name`, each with the word that stands for it.
+fn places_of<'n, 'p>(mut name: &'n str, mut pattern: &'p str) -> Option<Vec<(&'p str, &'n str)>> {
+    let mut places = Vec::new();
+    while let Some((before, rest)) = pattern.split_once('{') {
+        let (place, after) = rest.split_once('}')?;
+        name = name.strip_prefix(before)?;
+        let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            return None;
         }
+        let (number, remaining) = name.split_at(digits);
+        places.push((place, number));
+        (name, pattern) = (remaining, after);
     }
+    (name == pattern).then_some(places)
 }
 
 impl Operation {

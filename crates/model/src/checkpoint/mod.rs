@@ -1,5 +1,5 @@
 //! Model folders in Hugging Face's layout: `config.json`, `model.safetensors` (or several files under an index, or PyTorch's
-//! older ones), `generation_config.json`.
+//! older ones), `generation_config.json`. GGUF files are read too (`gguf`).
 //!
 //! A `Format` is a config reader, a config writer and a table of tensor names; both directions come from the one
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
@@ -7,6 +7,7 @@
 
 mod attentive;
 mod error;
+mod gguf;
 mod gpt2;
 mod json;
 mod llama;
@@ -30,6 +31,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
+pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use replace_file::{replace_file, replace_file_with};
 pub use tensor_file::{TensorFile, write_tensors};
@@ -82,32 +84,54 @@ pub struct Description {
     pub special: SpecialTokens,
 }
 
-/// Reads what a folder says of its model.
-pub fn describe(folder: &Path) -> Result<Description, CheckpointError> {
-    Ok(read_config(folder)?.1)
+/// Reads what a folder, or a GGUF file, says of its model.
+pub fn describe(path: &Path) -> Result<Description, CheckpointError> {
+    if is_gguf(path) {
+        return gguf::describe(path);
+    }
+    Ok(read_config(path)?.1)
 }
 
-/// Loads the model of a folder.
-pub fn load(
-    folder: &Path,
+/// Loads the model of a folder, or of a GGUF file.
+pub fn load(path: &Path, device: &Device) -> Result<(LanguageModel, Description), CheckpointError> {
+    if is_gguf(path) {
+        return gguf::load(path, device);
+    }
+    let (format, description) = read_config(path)?;
+    let model = built(&description.config, &path.join("config.json"), device)?;
+    let file = TensorFile::of_folder(path)?;
+    let model = filled(model, &format.table, &file, "config.json")?;
+    Ok((model, description))
+}
+
+/// A model without its weights; `settings` is the file that says what it is.
+fn built(
+    config: &ModelConfig,
+    settings: &Path,
     device: &Device,
-) -> Result<(LanguageModel, Description), CheckpointError> {
-    let (format, description) = read_config(folder)?;
-    let model = LanguageModel::new(&description.config, 0, device).map_err(|error| {
-        CheckpointError::Config {
-            path: folder.join("config.json"),
-            problem: error.to_string(),
-        }
-    })?;
-    let file = TensorFile::of_folder(folder)?;
-    let values = format
-        .table
-        .read(&parameters(&model), &file)
+) -> Result<LanguageModel, CheckpointError> {
+    LanguageModel::new(config, 0, device).map_err(|error| CheckpointError::Config {
+        path: settings.to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+/// The model with the weights of a file, all of them.
+fn filled(
+    model: LanguageModel,
+    table: &Table,
+    file: &TensorFile,
+    settings: &'static str,
+) -> Result<LanguageModel, CheckpointError> {
+    let head_width = model.config().head_width();
+    let values = table
+        .read(&parameters(&model), file, head_width)
         .map_err(|problems| CheckpointError::Tensors {
             path: file.path().to_owned(),
+            settings,
             problems,
         })?;
-    Ok((replace_parameters(model, values), description))
+    Ok(replace_parameters(model, values))
 }
 
 /// Saves a model as a folder that Hugging Face loads, where it has an architecture for it.
@@ -158,7 +182,8 @@ pub fn saved_tensors(
     config: &ModelConfig,
     ours: BTreeMap<String, TensorData>,
 ) -> BTreeMap<String, TensorData> {
-    expressing(config).0.table.write(ours)
+    let table = &expressing(config).0.table;
+    table.write(ours, config.head_width())
 }
 
 /// The values of a module's parameters, by our names.

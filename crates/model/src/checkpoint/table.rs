@@ -18,6 +18,9 @@ pub enum Operation {
     Third(usize),
     /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
     TransposedThird(usize),
+    /// Theirs rotates neighbouring features where ours rotates the halves of a head: in each head, our row `i` of half `h` is
+    /// their row `2 · i + h`.
+    NeighbouringPairs,
 }
 
 /// One tensor: our whole name, their whole name (both with `{layer}`, and `{expert}` where it has one), and the way between
@@ -35,11 +38,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Finds every parameter in a file, or says all that is wrong.
+    /// Finds every parameter of a model with heads of this width in a file, or says all that is wrong.
     pub fn read(
         &self,
         parameters: &[Parameter],
         file: &TensorFile,
+        head_width: usize,
     ) -> Result<HashMap<String, TensorData>, TensorProblems> {
         let mut problems = TensorProblems::default();
         let mut unread: BTreeSet<String> = file.names().into_iter().collect();
@@ -72,7 +76,7 @@ impl Table {
                 problems.misshapen.extend(first.then_some(misfit));
                 continue;
             };
-            let ours = operation.ours(numbers, shape);
+            let ours = operation.ours(numbers, shape, head_width);
             values.insert(name.clone(), TensorData::new(ours, shape.clone()));
         }
         unread.retain(|name| !self.ignored.iter().any(|end| name.ends_with(end)));
@@ -84,8 +88,12 @@ impl Table {
         }
     }
 
-    /// Their tensors from ours.
-    pub fn write(&self, ours: BTreeMap<String, TensorData>) -> BTreeMap<String, TensorData> {
+    /// Their tensors from ours, of a model with heads of this width.
+    pub fn write(
+        &self,
+        ours: BTreeMap<String, TensorData>,
+        head_width: usize,
+    ) -> BTreeMap<String, TensorData> {
         let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
         for (name, data) in ours {
             let (their_name, operation) = self.theirs(&name);
@@ -97,7 +105,7 @@ impl Table {
                 TensorData::new(vec![0f32; count], their_shape)
             });
             let target = place.as_mut_slice::<f32>().expect("made as f32 above");
-            operation.put(&numbers, &shape, target);
+            operation.put(&numbers, &shape, head_width, target);
         }
         theirs
     }
@@ -147,7 +155,7 @@ impl Operation {
     /// The shape of theirs, given ours.
     fn their_shape(self, ours: &[usize]) -> Vec<usize> {
         match (self, ours) {
-            (Self::Same, _) => ours.to_vec(),
+            (Self::Same | Self::NeighbouringPairs, _) => ours.to_vec(),
             (Self::Transpose, [output, input]) => vec![*input, *output],
             (Self::Third(_), [size]) => vec![3 * size],
             (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
@@ -156,30 +164,38 @@ impl Operation {
     }
 
     /// Our numbers from theirs.
-    fn ours(self, theirs: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+    fn ours(self, theirs: Vec<f32>, shape: &[usize], head_width: usize) -> Vec<f32> {
         if self == Self::Same {
             return theirs;
         }
         (0..shape.iter().product())
-            .map(|index| theirs[self.their_index(index, shape)])
+            .map(|index| theirs[self.their_index(index, shape, head_width)])
             .collect()
     }
 
     /// Puts our numbers to their places in theirs.
-    fn put(self, ours: &[f32], shape: &[usize], theirs: &mut [f32]) {
+    fn put(self, ours: &[f32], shape: &[usize], head_width: usize, theirs: &mut [f32]) {
         for (index, number) in ours.iter().enumerate() {
-            theirs[self.their_index(index, shape)] = *number;
+            theirs[self.their_index(index, shape, head_width)] = *number;
         }
     }
 
     /// Where our number of this index stands in theirs.
-    fn their_index(self, index: usize, shape: &[usize]) -> usize {
+    fn their_index(self, index: usize, shape: &[usize], head_width: usize) -> usize {
         match (self, shape) {
             (Self::Same, _) => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
             (Self::Third(part), [size]) => part * size + index,
             (Self::TransposedThird(part), [output, input]) => {
                 index % input * 3 * output + part * output + index / input
+            }
+            (Self::NeighbouringPairs, [_, rest @ ..]) => {
+                let columns: usize = rest.iter().product();
+                let (row, column) = (index / columns, index % columns);
+                let (head, place) = (row / head_width, row % head_width);
+                let pairs = head_width / 2;
+                let theirs = head * head_width + place % pairs * 2 + place / pairs;
+                theirs * columns + column
             }
             _ => panic!("checkpoint table: {self:?} does not apply to {shape:?}"),
         }

@@ -2,5 +2,6 @@
 //! transformers computed from the same weights (`fixtures/models`, made by `reference/models`).
 
 mod decoders;
+mod gguf;
 mod support;
 mod words;

@@ -31,7 +31,12 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures/models")
             .join(name);
-        let file = TensorFile::open(&folder.join("golden.safetensors")).unwrap();
+        Self::of_file(name, folder, "golden.safetensors")
+    }
+
+    /// Opens a file of golden tensors in any folder.
+    pub fn of_file(name: &str, folder: PathBuf, file: &str) -> Self {
+        let file = TensorFile::open(&folder.join(file)).unwrap();
         Self {
             name: name.to_owned(),
             folder,

@@ -82,9 +82,10 @@ pub struct Train {
 Examples:
   attentive generate runs/stories --prompt \"Once upon a time\"
   echo \"The little fox\" | attentive generate runs/stories --temperature 0.7 --top-k 20
-  attentive generate runs/stories --ids 0,17,42 --temperature 0 --json")]
+  attentive generate runs/stories --ids 0,17,42 --temperature 0 --json
+  attentive generate SmolLM2-135M-Instruct.gguf --chat --prompt \"What is the capital of France?\"")]
 pub struct Generate {
-    /// A model folder
+    /// A model folder, or a .gguf file
     pub model: PathBuf,
     /// The text to continue [default: standard input, if it is not a terminal]
     #[arg(
@@ -97,6 +98,17 @@ pub struct Generate {
     /// The token ids to continue, instead of a text
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
+    /// Give the text to the model as a user's message, in the model's own chat template, and show the answer
+    #[arg(long, conflicts_with = "ids")]
+    pub chat: bool,
+    /// What the model is told before the user's message
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "chat",
+        allow_hyphen_values = true
+    )]
+    pub system: Option<String>,
     /// The most tokens to make
     #[arg(
         long,
@@ -144,7 +156,7 @@ pub struct Generate {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  attentive info runs/stories")]
 pub struct Info {
-    /// A model folder
+    /// A model folder, or a .gguf file
     pub model: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -160,7 +172,7 @@ Writes logits and last_hidden_state, and on request hidden_states.{i} and attent
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
 pub struct Forward {
-    /// A model folder
+    /// A model folder, or a .gguf file
     pub model: PathBuf,
     /// A safetensors file with the inputs
     #[arg(long, value_name = "FILE")]
@@ -186,7 +198,7 @@ Examples:
   attentive tokenize runs/stories --json < lines.txt
   attentive tokenize runs/stories --ids 0,17,42")]
 pub struct Tokenize {
-    /// A model folder
+    /// A model folder, or a .gguf file
     pub model: PathBuf,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]

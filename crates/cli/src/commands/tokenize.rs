@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::companions;
 use attentive::text::{Encoded, Tokenizer};
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::input;
 
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
-    let tokenizer = Tokenizer::of_folder(&arguments.model)?
+    let tokenizer = companions::tokenizer(&arguments.model)?
         .ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {

@@ -219,9 +219,11 @@ def case(model: torch.nn.Module, inputs: Tensors, prefix: str = "", only: tuple[
 
 @exact
 @torch.no_grad()
-def base(model: torch.nn.Module, inputs: Tensors, **settings) -> Tensors:
+def base(
+    model: torch.nn.Module, inputs: Tensors, only: tuple[str, ...] = ("last_hidden_state", "pooler_output"), **settings
+) -> Tensors:
     """The states and, where there is one, the pooler's output, which heads do not return."""
-    return flat(model.base_model(**as_the_model(model, inputs), **settings), only=("last_hidden_state", "pooler_output"))
+    return flat(model.base_model(**as_the_model(model, inputs), **settings), only=only)
 
 
 def as_the_model(model: torch.nn.Module, inputs: Tensors) -> Tensors:

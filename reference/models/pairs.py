@@ -68,7 +68,7 @@ def bert_generation_both(name: str) -> None:
     folder, model = remade(name, model, 502, positions=1.0, loud=1)
     golden = outputs(model, 501, 63, 67)
     golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
-    golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
+    golden |= searched(530, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
     finish(folder, golden)
 
 
@@ -85,11 +85,11 @@ def bart(name: str) -> None:
         activation_function="gelu", scale_embedding=False, pad_token_id=1, bos_token_id=0, eos_token_id=2,
         decoder_start_token_id=2, forced_eos_token_id=None, num_labels=3,
     )  # fmt: skip
-    folder, model = remade(name, BartForConditionalGeneration(config), 551, positions=1.0, scores=0.3, loud=2)
+    folder, model = remade(name, BartForConditionalGeneration(config), 553, positions=1.0, scores=0.3, loud=2)
     golden = outputs(model, 551, 73, 73)
     forced = {"beams.forced": {"length_penalty": 1.0, "early_stopping": True, "forced_eos_token_id": 2}}
-    golden |= searched(691, lambda it: greedy(model, draw_ids(73, (1, SOURCE), it, (0, 1, 2))))
-    golden |= searched(583, lambda it: beams(model, draw_ids(73, (BATCH, SOURCE), it, (0, 1, 2)), 3, forced))
+    golden |= searched(664, lambda it: greedy(model, draw_ids(73, (1, SOURCE), it, (0, 1, 2))))
+    golden |= searched(521, lambda it: beams(model, draw_ids(73, (BATCH, SOURCE), it, (0, 1, 2)), 3, forced))
     finish(folder, golden)
 
 

@@ -9,22 +9,23 @@
 //! - [`generation`]: sessions with a cache, sampling, streamed text
 //! - [`tasks`]: filling gaps, classes of texts and pictures, labels of tokens, vectors of texts
 //! - [`tensor`]: the differentiable operations below the models, and devices
+//! - [`companions`]: the tokenizer and the chat templates of a model, of a folder or of a GGUF file
 //! - [`images`]: image files, and the pixel values that vision transformers are given
 //! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
 //! - [`hub`]: from the id of a model of the Hugging Face hub to a folder of the shared cache
 //!
-//! Load a model folder and continue a text:
+//! Load a model and continue a text:
 //!
 //! ```no_run
 //! use attentive::generation::{GenerationConfig, Sampling, generate};
-//! use attentive::text::Tokenizer;
 //! use std::path::Path;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let folder = Path::new("runs/stories");
+//! // A model folder, or a .gguf file.
+//! let path = Path::new("runs/stories");
 //! let device = attentive::tensor::device("cpu")?;
-//! let (model, description) = attentive::model::checkpoint::load(folder, &device)?;
-//! let tokenizer = Tokenizer::load(&folder.join("tokenizer.json"))?;
+//! let (model, description) = attentive::model::checkpoint::load(path, &device)?;
+//! let tokenizer = attentive::companions::tokenizer(path)?.expect("stories have a tokenizer");
 //! let config = GenerationConfig {
 //!     max_tokens: 100,
 //!     sampling: Sampling::default(),
@@ -39,6 +40,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+pub mod companions;
 
 pub use attentive_formats as formats;
 pub use attentive_generation as generation;

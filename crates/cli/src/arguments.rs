@@ -89,9 +89,10 @@ Examples:
   attentive generate runs/stories --prompt \"Once upon a time\"
   echo \"The little fox\" | attentive generate runs/stories --temperature 0.7 --top-k 20
   attentive generate runs/stories --ids 0,17,42 --temperature 0 --json
-  attentive generate openai-community/gpt2 --prompt \"The meaning of life is\"")]
+  attentive generate openai-community/gpt2 --prompt \"The meaning of life is\"
+  attentive generate SmolLM2-135M-Instruct.gguf --chat --prompt \"What is the capital of France?\"")]
 pub struct Generate {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The text to continue [default: standard input, if it is not a terminal]
     #[arg(
@@ -104,6 +105,17 @@ pub struct Generate {
     /// The token ids to continue, instead of a text
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
+    /// Give the text to the model as a user's message, in the model's own chat template, and show the answer
+    #[arg(long, conflicts_with = "ids")]
+    pub chat: bool,
+    /// What the model is told before the user's message
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "chat",
+        allow_hyphen_values = true
+    )]
+    pub system: Option<String>,
     /// The most tokens to make
     #[arg(
         long,
@@ -153,7 +165,7 @@ pub struct Generate {
     after_help = "Examples:\n  attentive info runs/stories\n  attentive info openai-community/gpt2"
 )]
 pub struct Info {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -169,7 +181,7 @@ Writes logits and last_hidden_state, and on request hidden_states.{i} and attent
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
 pub struct Forward {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// A safetensors file with the inputs
     #[arg(long, value_name = "FILE")]
@@ -292,7 +304,7 @@ Examples:
   attentive tokenize runs/stories --json < lines.txt
   attentive tokenize runs/stories --ids 0,17,42")]
 pub struct Tokenize {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]

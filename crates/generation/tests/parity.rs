@@ -8,6 +8,16 @@ use attentive_model::checkpoint::{self, TensorFile};
 use attentive_model::{Extras, Input, Model};
 use burn::tensor::{Device, Tensor, TensorData};
 
+const MODELS: [&str; 7] = [
+    "gpt2",
+    "llama",
+    "llama-tied",
+    "models/mistral",
+    "models/qwen2",
+    "models/qwen3",
+    "models/mixtral",
+];
+
 fn load(name: &str) -> (Model, TensorFile) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures")
@@ -34,7 +44,7 @@ fn uncached(model: &Model, ids: &[u32]) -> Vec<f32> {
 
 #[test]
 fn greedy_ids_are_those_of_transformers_with_and_without_the_cache() {
-    for name in ["gpt2", "llama", "llama-tied"] {
+    for name in MODELS {
         let (model, file) = load(name);
         let prompt = ids(&file, "prompt_ids");
         let expected = ids(&file, "greedy_ids");

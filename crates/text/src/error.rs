@@ -80,6 +80,14 @@ pub enum TextError {
         /// What is wrong.
         cause: String,
     },
+    /// A tokenizer is of a kind that cannot be built.
+    #[error("{}: {problem}", path.display())]
+    UnsupportedTokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is not supported, and what is.
+        problem: String,
+    },
     /// The files of a folder do not say which tokenizer they are, or contradict each other.
     #[error(
         "the tokenizer of {} cannot be built for certain ({cause}); add its tokenizer.json or complete its tokenizer_config.json",

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use attentive::companions;
 use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
 use attentive::hub::Wanted;
 use attentive::model::{Model, checkpoint};
-use attentive::text::Tokenizer;
+use attentive::text::{ChatEnd, ChatMessage, Tokenizer};
 use serde_json::json;
 
 use crate::arguments::Generate;
@@ -36,11 +37,15 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
     let folder = model_folder::find(&arguments.model, Wanted::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
-    let tokenizer = Tokenizer::of_folder(&folder)?;
+    let tokenizer = companions::tokenizer(&folder)?;
     if tokenizer.is_none() && !arguments.stop.is_empty() {
         return Err(no_tokenizer(&arguments.model, "--stop").into());
     }
-    let (text, mut prompt) = read_prompt(&arguments, tokenizer.as_ref())?;
+    let Prompt {
+        text,
+        shown,
+        ids: mut prompt,
+    } = read_prompt(&arguments, &folder, tokenizer.as_ref())?;
     if prompt.is_empty() {
         prompt.extend(description.special.beginning);
     }
@@ -58,7 +63,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
             &mut out,
             &model,
             tokenizer.as_ref(),
-            (&text, &prompt),
+            (&shown, &prompt),
             &config,
         )?;
         return Ok(ExitCode::SUCCESS);
@@ -121,18 +126,66 @@ fn no_tokenizer(folder: &Path, what: &str) -> Usage {
     ))
 }
 
-/// The prompt as text, empty if ids were given, and as ids.
-fn read_prompt(arguments: &Generate, tokenizer: Option<&Tokenizer>) -> Result<(String, Vec<u32>)> {
+/// What the model goes on with.
+#[derive(Default)]
+struct Prompt {
+    /// As text; empty if ids were given.
+    text: String,
+    /// What of it stands before the model's words on the screen.
+    shown: String,
+    ids: Vec<u32>,
+}
+
+fn read_prompt(
+    arguments: &Generate,
+    model: &Path,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Prompt> {
     if !arguments.ids.is_empty() {
-        return Ok((String::new(), arguments.ids.clone()));
+        return Ok(Prompt {
+            ids: arguments.ids.clone(),
+            ..Prompt::default()
+        });
     }
     let text = prompt_text(arguments)?;
+    if text.is_empty() && arguments.chat {
+        let sentence = "--chat: there is no message; give one by --prompt or on standard input";
+        return Err(Usage(sentence.to_owned()).into());
+    }
     if text.is_empty() {
-        return Ok((text, Vec::new()));
+        return Ok(Prompt::default());
     }
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(&arguments.model, "a text prompt"))?;
-    let ids = tokenizer.encode(&text)?;
-    Ok((text, ids))
+    if arguments.chat {
+        let text = in_template(arguments, model, text)?;
+        return Ok(Prompt {
+            ids: tokenizer.encode_bare(&text)?,
+            text,
+            shown: String::new(),
+        });
+    }
+    Ok(Prompt {
+        ids: tokenizer.encode(&text)?,
+        shown: text.clone(),
+        text,
+    })
+}
+
+/// A message in the model's chat template, up to where its answer begins.
+fn in_template(arguments: &Generate, model: &Path, text: String) -> Result<String> {
+    let templates = companions::chat_templates(model)?.ok_or_else(|| {
+        Usage(format!(
+            "{} has no chat template, which --chat needs; leave --chat out, or use a model that was trained to chat",
+            model.display()
+        ))
+    })?;
+    let message = |role: &str, content: String| ChatMessage {
+        role: role.to_owned(),
+        content,
+    };
+    let system = arguments.system.clone().map(|it| message("system", it));
+    let messages: Vec<ChatMessage> = system.into_iter().chain([message("user", text)]).collect();
+    Ok(templates.render(None, &messages, ChatEnd::AwaitsAnswer)?)
 }
 
 fn prompt_text(arguments: &Generate) -> Result<String> {

@@ -25,9 +25,13 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         let count: u128 = parameter.shape.iter().map(|size| *size as u128).product();
         *exact.entry(part(&parameter.name)).or_default() += count;
     }
-    let place = folder.display();
     let parts = countable(config, &exact).with_context(|| {
-        format!("{place}/config.json describes a model that no machine can hold")
+        let place = match folder.is_dir() {
+            true => folder.join("config.json"),
+            false => folder.clone(),
+        };
+        let place = place.display();
+        format!("{place} describes a model that no machine can hold")
     })?;
     let numbers = Numbers {
         total: parts.values().sum(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use attentive::companions;
 use attentive::model::Model;
 use attentive::model::checkpoint::{self, Description};
 use attentive::tasks::Batches;
@@ -45,7 +46,8 @@ impl Reader {
             let sentence = "the model is an encoder with a decoder; this needs one that only reads";
             return Err(Usage(sentence.to_owned()).into());
         }
-        let tokenizer = Tokenizer::of_folder(folder)?.ok_or_else(|| Usage(no_tokenizer(folder)))?;
+        let tokenizer =
+            companions::tokenizer(folder)?.ok_or_else(|| Usage(no_tokenizer(folder)))?;
         Ok(Self {
             model,
             description,

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::companions;
 use attentive::hub::Wanted;
 use attentive::text::{Encoded, Tokenizer};
 use serde_json::json;
@@ -16,7 +17,7 @@ use crate::{input, model_folder};
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, Wanted::Tokenizer)?;
     let tokenizer =
-        Tokenizer::of_folder(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+        companions::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
         let text = tokenizer.decode(&arguments.ids)?;

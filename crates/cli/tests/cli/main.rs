@@ -1,6 +1,7 @@
 //! Tests of the built program, as a user runs it: what it prints, what it leaves on disk, how it ends.
 
 mod forward;
+mod gguf;
 mod hub;
 mod program;
 mod resume;

@@ -1,10 +1,10 @@
 //! The settings that all attentions of heads share.
 
-use crate::checks::{probability, refuse, size};
-use crate::{ConfigError, Operations};
+use crate::checks::{positive, probability, refuse, size};
+use crate::{ConfigError, NormConfig, Operations};
 
 /// Heads: how many, how wide, with which maps.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HeadsConfig {
     /// Query heads.
     pub heads: usize,
@@ -18,6 +18,8 @@ pub struct HeadsConfig {
     pub bias: bool,
     /// Whether the output map has a bias.
     pub output_bias: bool,
+    /// The norm of each head of queries and keys, before they are rotated.
+    pub head_norm: Option<NormConfig>,
 }
 
 impl HeadsConfig {
@@ -30,6 +32,7 @@ impl HeadsConfig {
             dropout,
             bias: false,
             output_bias: false,
+            head_norm: None,
         }
     }
 
@@ -47,6 +50,9 @@ impl HeadsConfig {
     pub(super) fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
         size(&format!("{path}.heads"), self.heads)?;
         probability(&format!("{path}.dropout"), self.dropout)?;
+        if let Some(norm) = &self.head_norm {
+            positive(&format!("{path}.head_norm.epsilon"), norm.epsilon())?;
+        }
         let (heads, shared) = (self.heads, self.key_value_heads());
         if shared == 0 || !heads.is_multiple_of(shared) {
             return refuse(
@@ -96,6 +102,17 @@ impl HeadsConfig {
         )
     }
 
+    /// Refuses a norm of heads, of a kind that would leave it out.
+    pub(super) fn refuse_head_norm(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
+        match self.head_norm {
+            None => Ok(()),
+            Some(_) => refuse(
+                &format!("{path}.head_norm"),
+                format!("{kind} attention has no norm of its heads; leave it out"),
+            ),
+        }
+    }
+
     /// Operations per token: four maps, and scores and weighted sums against `met` keys on average.
     pub(super) fn operations(&self, width: usize, met: u64) -> Operations {
         let head_width = self.head_width(width) as u64;
@@ -114,8 +131,13 @@ impl HeadsConfig {
 
     /// A few words for a person.
     pub(super) fn describe(&self, kind: &str, width: usize) -> String {
+        let norm = match &self.head_norm {
+            None => "",
+            Some(NormConfig::Layer { .. }) => ", layer norm of each head",
+            Some(NormConfig::Rms { .. }) => ", rms norm of each head",
+        };
         format!(
-            "{kind}, {} heads of width {}, {} key-value heads",
+            "{kind}, {} heads of width {}, {} key-value heads{norm}",
             self.heads,
             self.head_width(width),
             self.key_value_heads()
@@ -154,6 +176,9 @@ macro_rules! with_heads {
             /// Whether the output map has a bias.
             #[serde(default)]
             pub output_bias: bool,
+            /// The norm of each head of queries and keys, before they are rotated; none unless said. Dehghani et al. 2023.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub head_norm: Option<$crate::NormConfig>,
         }
 
         impl $name {
@@ -166,6 +191,7 @@ macro_rules! with_heads {
                     dropout: self.dropout,
                     bias: self.bias,
                     output_bias: self.output_bias,
+                    head_norm: self.head_norm.clone(),
                 }
             }
         }

@@ -82,7 +82,8 @@ impl AttentionSettings for LongformerConfig {
             let problem = format!("is out of range; use 0 to {}", place.length);
             return refuse(&field, format!("{} {problem}", self.globals));
         }
-        self.shared().validate(path, place.widths.queries)
+        self.shared().validate(path, place.widths.queries)?;
+        self.shared().refuse_head_norm(path, "longformer")
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
@@ -200,7 +201,8 @@ impl Longformer {
         let x = sides.queries;
         let [batch, length, _] = x.dims();
         let maps = [&self.query, &self.key, &self.value];
-        let local = project(x.clone(), maps, &self.heads, self.head_width, pass);
+        let none = [None, None];
+        let local = project(x.clone(), maps, none, &self.heads, self.head_width, pass);
         let mut call = Call {
             site: AttentionSite {
                 layer: input.layer,
@@ -217,6 +219,7 @@ impl Longformer {
             project(
                 x,
                 self.global_maps(),
+                none,
                 &self.heads,
                 self.head_width,
                 call.pass,

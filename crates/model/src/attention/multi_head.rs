@@ -1,4 +1,5 @@
-//! Multi-head attention: projections around a pattern. Vaswani et al. 2017; grouped key-value heads, Ainslie et al. 2023.
+//! Multi-head attention: projections around a pattern. Vaswani et al. 2017; grouped key-value heads, Ainslie et al. 2023;
+//! norms of the heads of queries and keys, Dehghani et al. 2023.
 
 use attentive_tensor::{rotary, three_linears};
 use burn::module::Module;
@@ -6,7 +7,7 @@ use burn::tensor::Tensor;
 
 use super::pattern::{Call, Projected};
 use super::{AttentionInput, AttentionOutput, HeadsConfig, Memory, Pattern, Place, Role};
-use crate::{AttentionSite, Initializer, Linear, Pass};
+use crate::{AttentionSite, Initializer, Linear, Norm, Pass};
 
 /// Projects to heads, lets a pattern attend, and projects back.
 #[derive(Module, Debug)]
@@ -15,6 +16,8 @@ pub struct MultiHead {
     key: Linear,
     value: Linear,
     output: Linear,
+    query_norm: Option<Norm>,
+    key_norm: Option<Norm>,
     pattern: Pattern,
     #[module(skip)]
     heads: HeadsConfig,
@@ -36,7 +39,13 @@ impl MultiHead {
         let head_width = heads.head_width(widths.queries);
         let inner = heads.heads * head_width;
         let shared = heads.key_value_heads() * head_width;
+        let mut norm = || {
+            let config = heads.head_norm.as_ref()?;
+            Some(Norm::new(config, head_width, initial))
+        };
         Self {
+            query_norm: norm(),
+            key_norm: norm(),
             query: Linear::new(widths.queries, inner, heads.bias, deviation, initial),
             key: Linear::new(widths.keys, shared, heads.bias, deviation, initial),
             value: Linear::new(widths.values, shared, heads.bias, deviation, initial),
@@ -48,7 +57,7 @@ impl MultiHead {
                 initial,
             ),
             pattern,
-            heads: *heads,
+            heads: heads.clone(),
             head_width,
             role: place.role,
         }
@@ -89,7 +98,8 @@ impl MultiHead {
             (Role::Cross, Some(memory)) => self.project_two(queries, memory, layer, pass),
             (Role::Bidirectional | Role::Causal, None) => {
                 let maps = [&self.query, &self.key, &self.value];
-                project(queries, maps, &self.heads, self.head_width, pass)
+                let norms = [self.query_norm.as_ref(), self.key_norm.as_ref()];
+                project(queries, maps, norms, &self.heads, self.head_width, pass)
             }
             (role, _) => {
                 panic!("multi-head attention: {role:?} attention and its memory do not fit")
@@ -121,33 +131,34 @@ impl MultiHead {
         layer: usize,
         pass: &mut Pass,
     ) -> Projected {
-        let shared = self.heads.key_value_heads();
+        let (shared, head_width) = (self.heads.key_value_heads(), self.head_width);
         let project = || {
+            let key = self.key.forward(memory.keys);
+            let value = self.value.forward(memory.values);
             (
-                split(self.key.forward(memory.keys), shared, self.head_width),
-                split(self.value.forward(memory.values), shared, self.head_width),
+                split(key, shared, head_width, self.key_norm.as_ref()),
+                split(value, shared, head_width, None),
             )
         };
         let (key, value) = match pass.cache.as_deref_mut() {
             Some(cache) => cache.memory(layer, project),
             None => project(),
         };
+        let query = self.query.forward(queries);
+        let norm = self.query_norm.as_ref();
         Projected {
-            query: split(
-                self.query.forward(queries),
-                self.heads.heads,
-                self.head_width,
-            ),
+            query: split(query, self.heads.heads, head_width, norm),
             key,
             value,
         }
     }
 }
 
-/// Heads of a sequence that looks at itself, by the maps of queries, keys and values.
+/// Heads of a sequence that looks at itself, by the maps of queries, keys and values and the norms of the first two.
 pub(super) fn project(
     x: Tensor<3>,
     maps: [&Linear; 3],
+    [query_norm, key_norm]: [Option<&Norm>; 2],
     heads: &HeadsConfig,
     head_width: usize,
     pass: &Pass,
@@ -155,9 +166,9 @@ pub(super) fn project(
     let [query, key, value] = three_linears(x, maps.map(Linear::operands));
     let shared = heads.key_value_heads();
     let mut heads = Projected {
-        query: split(query, heads.heads, head_width),
-        key: split(key, shared, head_width),
-        value: split(value, shared, head_width),
+        query: split(query, heads.heads, head_width, query_norm),
+        key: split(key, shared, head_width, key_norm),
+        value: split(value, shared, head_width, None),
     };
     if let Some(angles) = &pass.rotary {
         heads.query = rotary(heads.query, angles);
@@ -166,9 +177,12 @@ pub(super) fn project(
     heads
 }
 
-/// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`
-fn split(x: Tensor<3>, heads: usize, head_width: usize) -> Tensor<4> {
+/// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`, each head through the norm if there is one.
+fn split(x: Tensor<3>, heads: usize, head_width: usize, norm: Option<&Norm>) -> Tensor<4> {
     let [batch, length, _] = x.dims();
-    x.reshape([batch, length, heads, head_width])
-        .swap_dims(1, 2)
+    let mut x = x.reshape([batch, length, heads, head_width]);
+    if let Some(norm) = norm {
+        x = norm.forward(x);
+    }
+    x.swap_dims(1, 2)
 }

@@ -86,6 +86,7 @@ impl AttentionSettings for ReformerConfig {
         place.serve(path, kind, &[Role::Bidirectional, Role::Causal])?;
         place.take_positions(path, kind, &[])?;
         self.shared().validate(path, place.widths.queries)?;
+        self.shared().refuse_head_norm(path, kind)?;
         self.shared().refuse_groups(path, kind)?;
         within(&format!("{path}.buckets"), self.buckets, MOST_BUCKETS)?;
         if !self.buckets.is_multiple_of(2) {

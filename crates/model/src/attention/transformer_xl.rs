@@ -46,6 +46,7 @@ impl AttentionSettings for TransformerXlConfig {
             );
         }
         self.shared().validate(path, width)?;
+        self.shared().refuse_head_norm(path, kind)?;
         self.shared().refuse_groups(path, kind)
     }
 

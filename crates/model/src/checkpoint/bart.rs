@@ -244,6 +244,7 @@ fn read(words: &Value, kind: &Kind) -> Result<ModelConfig, String> {
             dropout: words.attention_dropout.unwrap_or(0.0),
             bias: true,
             output_bias: true,
+            head_norm: None,
         });
         ModelConfig {
             role,

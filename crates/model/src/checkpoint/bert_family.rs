@@ -146,6 +146,7 @@ impl BertWords {
             dropout: self.attention_probs_dropout_prob,
             bias: true,
             output_bias: true,
+            head_norm: None,
         });
         Ok(ModelConfig {
             role: match self.is_decoder {

@@ -8,8 +8,8 @@ use attentive_formats::FileError;
 /// Why a model folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The folder is not there.
-    #[error("{path} is not a model folder; give a folder that holds config.json and model.safetensors", path = path.display())]
+    /// There is neither a folder nor a file of a model.
+    #[error("{path} is not a model folder; give a folder that holds config.json and model.safetensors, or a .gguf file", path = path.display())]
     NoFolder {
         /// What was given.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum CheckpointError {
         /// What a parser said.
         problem: String,
     },
-    /// The config.json has settings that cannot work or are not supported.
+    /// The config.json, or a file's own metadata, has settings that cannot work or are not supported.
     #[error("{path}: {problem}", path = path.display())]
     Config {
         /// The file.
@@ -56,11 +56,13 @@ pub enum CheckpointError {
         /// What it could say.
         supported: Vec<&'static str>,
     },
-    /// The tensors do not fit the config.
-    #[error("{path} does not fit its config.json: {problems}", path = path.display())]
+    /// The tensors do not fit the settings.
+    #[error("{path} does not fit its {settings}: {problems}", path = path.display())]
     Tensors {
         /// The file.
         path: PathBuf,
+        /// Where the settings stand: config.json, or a file's own metadata.
+        settings: &'static str,
         /// All that is wrong.
         problems: TensorProblems,
     },

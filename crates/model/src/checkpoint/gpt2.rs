@@ -142,6 +142,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
                 dropout: words.attn_pdrop,
                 bias: true,
                 output_bias: true,
+                head_norm: None,
             }),
             cross: None,
             feed_forward: FeedForwardConfig::Plain(PlainConfig {

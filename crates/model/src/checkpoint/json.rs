@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -37,6 +38,18 @@ pub fn typed<T: DeserializeOwned>(words: &Value, place: &str) -> Result<T, Strin
             parts => format!("{}: {problem}", parts.join(".")),
         }
     })
+}
+
+/// Words as a struct that mirrors them, in which what they leave out has the values of `defaults`.
+pub fn typed_over<T: Serialize + DeserializeOwned>(
+    words: &Value,
+    defaults: &T,
+) -> Result<T, String> {
+    let mut all = json!(defaults);
+    if let (Some(all), Some(said)) = (all.as_object_mut(), words.as_object()) {
+        all.extend(said.clone());
+    }
+    typed(&all, "")
 }
 
 /// What serde says of a value, without Rust's names of types.

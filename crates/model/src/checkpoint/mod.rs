@@ -1,5 +1,5 @@
 //! Model folders in Hugging Face's layout: `config.json`, `model.safetensors` (or several files under an index, or PyTorch's
-//! older ones), `generation_config.json`.
+//! older ones), `generation_config.json`. GGUF files are read too (`gguf`).
 //!
 //! A `Format` is a config reader, a config writer and a table of tensor names; both directions come from the one
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
@@ -13,11 +13,17 @@ mod bert_family;
 mod bert_generation;
 mod distilbert;
 mod error;
+mod gguf;
 mod gpt2;
 mod heads;
 mod json;
 mod llama;
+mod llama_family;
+mod mistral;
+mod mixtral;
 mod named;
+mod qwen2;
+mod qwen3;
 mod replace_file;
 mod roberta;
 mod rope;
@@ -25,6 +31,7 @@ mod t5;
 mod table;
 mod tensor_file;
 mod vit;
+mod windows;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +42,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
+pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{INPUTS, Outputs, Wanted, forward};
 pub use replace_file::{replace_file, replace_file_with};
@@ -108,6 +116,7 @@ impl Format {
             bare: architecture.bare,
             known: self.architectures.iter().flat_map(|it| it.rows).collect(),
             patches: config.patches,
+            head_width: config.head_width(),
             group: (self.group)(config),
             gated: is_gated(config),
         }
@@ -115,9 +124,13 @@ impl Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 14] = [
+static FORMATS: [Format; 18] = [
     gpt2::FORMAT,
     llama::FORMAT,
+    mistral::FORMAT,
+    qwen2::FORMAT,
+    qwen3::FORMAT,
+    mixtral::FORMAT,
     bert::FORMAT,
     roberta::FORMAT,
     distilbert::FORMAT,
@@ -156,28 +169,50 @@ pub struct Description {
     pub labels: Vec<String>,
 }
 
-/// Reads what a folder says of its model.
-pub fn describe(folder: &Path) -> Result<Description, CheckpointError> {
-    Ok(read_config(folder)?.1)
+/// Reads what a folder, or a GGUF file, says of its model.
+pub fn describe(path: &Path) -> Result<Description, CheckpointError> {
+    if is_gguf(path) {
+        return gguf::describe(path);
+    }
+    Ok(read_config(path)?.1)
 }
 
-/// Loads the model of a folder.
-pub fn load(folder: &Path, device: &Device) -> Result<(Model, Description), CheckpointError> {
-    let (names, description) = read_config(folder)?;
-    let model =
-        Model::new(&description.config, 0, device).map_err(|error| CheckpointError::Config {
-            path: folder.join("config.json"),
-            problem: error.to_string(),
-        })?;
-    let file = TensorFile::of_folder(folder)?;
+/// Loads the model of a folder, or of a GGUF file.
+pub fn load(path: &Path, device: &Device) -> Result<(Model, Description), CheckpointError> {
+    if is_gguf(path) {
+        return gguf::load(path, device);
+    }
+    let (names, description) = read_config(path)?;
+    let model = built(&description.config, &path.join("config.json"), device)?;
+    let file = TensorFile::of_folder(path)?;
+    let model = filled(model, &names, &file, "config.json")?;
+    Ok((model, description))
+}
+
+/// A model without its weights; `settings` is the file that says what it is.
+fn built(config: &ModelConfig, settings: &Path, device: &Device) -> Result<Model, CheckpointError> {
+    Model::new(config, 0, device).map_err(|error| CheckpointError::Config {
+        path: settings.to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+/// The model with the weights of a file, all of them.
+fn filled(
+    model: Model,
+    names: &Names,
+    file: &TensorFile,
+    settings: &'static str,
+) -> Result<Model, CheckpointError> {
     let values =
         names
-            .read(&parameters(&model), &file)
+            .read(&parameters(&model), file)
             .map_err(|problems| CheckpointError::Tensors {
                 path: file.path().to_owned(),
+                settings,
                 problems,
             })?;
-    Ok((replace_parameters(model, values), description))
+    Ok(replace_parameters(model, values))
 }
 
 /// Saves a model as a folder that Hugging Face loads, where it has an architecture for it.

@@ -58,16 +58,14 @@ impl RopeWords<'_> {
                 _ => Err(format!("{name} has a factor and no rope_type; {SUPPORTED}")),
             };
         };
+        let partial = style["partial_rotary_factor"].as_f64().unwrap_or(1.0);
+        if partial != 1.0 {
+            return Err(format!(
+                "{name}.partial_rotary_factor {partial} is not supported; it must be 1"
+            ));
+        }
         if kind == "default" {
             return Ok(None);
-        }
-        if style["partial_rotary_factor"]
-            .as_f64()
-            .is_some_and(|it| it != 1.0)
-        {
-            return Err(format!(
-                "{name}.partial_rotary_factor is not supported; it must be 1"
-            ));
         }
         let words: Scaling = typed(style, name)?;
         let length = self.max_position_embeddings;

@@ -160,6 +160,7 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             dropout: words.dropout_rate,
             bias: false,
             output_bias: false,
+            head_norm: None,
         });
         ModelConfig {
             role,

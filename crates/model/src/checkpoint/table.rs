@@ -22,11 +22,14 @@ pub enum Operation {
     Third(usize),
     /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
     TransposedThird(usize),
+    /// Theirs rotates neighbouring features where ours rotates the halves of a head: in each head, our row `i` of half `h` is
+    /// their row `2 · i + h`.
+    NeighbouringPairs,
 }
 
-/// One tensor: our name, their name (both with `{layer}` where it has one), and the way between them. Of a block in a group,
-/// their name has `{group}` and `{inner}` instead, and `{up}` is
-/// a map whose name depends on whether there is a gate beside it.
+/// One tensor: our name, their name (both with `{layer}`, and `{expert}` where it has one), and the way between them. Of a
+/// block in a group, their name has `{group}` and `{inner}` instead, and `{up}` is a map whose name depends on whether there
+/// is a gate beside it.
 pub type Row = (&'static str, &'static str, Operation);
 
 /// The names of one stack.
@@ -62,6 +65,8 @@ pub struct Names {
     pub known: Vec<&'static Row>,
     /// How pictures are cut.
     pub patches: Option<PatchesConfig>,
+    /// Width of a head.
+    pub head_width: usize,
     /// How many blocks a group has.
     pub group: usize,
     /// Whether feed-forward layers have a gate, beside which T5 names the other map otherwise.
@@ -111,7 +116,7 @@ impl Names {
                 problems.misshapen.extend(first.then_some(misfit));
                 continue;
             };
-            let ours = operation.ours(numbers, shape);
+            let ours = operation.ours(numbers, shape, self.head_width);
             values.insert(name.clone(), TensorData::new(ours, shape.clone()));
         }
         unread.retain(|name| !self.is_no_surprise(&self.table.today(name)));
@@ -144,7 +149,7 @@ impl Names {
                 TensorData::new(vec![0f32; count], their_shape)
             });
             let target = place.as_mut_slice::<f32>().expect("made as f32 above");
-            operation.put(&numbers, &shape, target);
+            operation.put(&numbers, &shape, self.head_width, target);
         }
         theirs
     }
@@ -167,8 +172,8 @@ impl Names {
             part.rows
                 .iter()
                 .find_map(|(our_pattern, theirs, operation)| {
-                    let layer = layer_of(ours, our_pattern)?;
-                    let theirs = format!("{}{}", part.theirs, self.numbered(theirs, layer));
+                    let places = places_of(ours, our_pattern)?;
+                    let theirs = format!("{}{}", part.theirs, self.numbered(theirs, &places));
                     Some((theirs, *operation))
                 })
         };
@@ -177,16 +182,21 @@ impl Names {
             .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
     }
 
-    /// Their name with the number of a layer, or with those of its group and of its place there.
-    fn numbered(&self, pattern: &str, layer: &str) -> String {
-        let Ok(number) = layer.parse::<usize>() else {
-            return pattern.to_owned();
-        };
-        pattern
-            .replace("{layer}", layer)
-            .replace("{group}", &(number / self.group).to_string())
-            .replace("{inner}", &(number % self.group).to_string())
-            .replace("{up}", if self.gated { "wi_1" } else { "wi" })
+    /// Their name with the numbers of its places, and with those of a layer's group and of its place there.
+    fn numbered(&self, pattern: &str, places: &[(&str, &str)]) -> String {
+        let mut name = pattern.replace("{up}", if self.gated { "wi_1" } else { "wi" });
+        for (place, number) in places {
+            name = name.replace(&format!("{{{place}}}"), number);
+        }
+        let layer = places
+            .first()
+            .and_then(|(_, number)| number.parse::<usize>().ok());
+        if let Some(layer) = layer {
+            name = name
+                .replace("{group}", &(layer / self.group).to_string())
+                .replace("{inner}", &(layer % self.group).to_string());
+        }
+        name
     }
 
     /// Whether a file may hold a tensor of this name though the model has no place for it.
@@ -213,25 +223,28 @@ impl Table {
     }
 }
 
-/// The layer that makes `pattern` into `name`: empty where the pattern has none.
-fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
-    match pattern.split_once("{layer}") {
-        None => (name == pattern).then_some(""),
-        Some((before, after)) => {
-            let layer = name.strip_prefix(before)?.strip_suffix(after)?;
-            layer
-                .bytes()
-                .all(|byte| byte.is_ascii_digit())
-                .then_some(layer)
+/// The numbers that make `pattern` into `name`, each with the word that stands for it.
+fn places_of<'n, 'p>(mut name: &'n str, mut pattern: &'p str) -> Option<Vec<(&'p str, &'n str)>> {
+    let mut places = Vec::new();
+    while let Some((before, rest)) = pattern.split_once('{') {
+        let (place, after) = rest.split_once('}')?;
+        name = name.strip_prefix(before)?;
+        let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            return None;
         }
+        let (number, remaining) = name.split_at(digits);
+        places.push((place, number));
+        (name, pattern) = (remaining, after);
     }
+    (name == pattern).then_some(places)
 }
 
 impl Operation {
     /// The shape of theirs, given ours.
     fn their_shape(self, ours: &[usize], patches: Option<&PatchesConfig>) -> Vec<usize> {
         match (self, ours) {
-            (Self::Same, _) => ours.to_vec(),
+            (Self::Same | Self::NeighbouringPairs, _) => ours.to_vec(),
             (Self::Led, _) => [&[1], ours].concat(),
             (Self::Convolution, [output, _]) => {
                 let patches = patches.expect("convolutions are of models with patches");
@@ -245,30 +258,38 @@ impl Operation {
     }
 
     /// Our numbers from theirs.
-    fn ours(self, theirs: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+    fn ours(self, theirs: Vec<f32>, shape: &[usize], head_width: usize) -> Vec<f32> {
         if matches!(self, Self::Same | Self::Led | Self::Convolution) {
             return theirs;
         }
         (0..shape.iter().product())
-            .map(|index| theirs[self.their_index(index, shape)])
+            .map(|index| theirs[self.their_index(index, shape, head_width)])
             .collect()
     }
 
     /// Puts our numbers to their places in theirs.
-    fn put(self, ours: &[f32], shape: &[usize], theirs: &mut [f32]) {
+    fn put(self, ours: &[f32], shape: &[usize], head_width: usize, theirs: &mut [f32]) {
         for (index, number) in ours.iter().enumerate() {
-            theirs[self.their_index(index, shape)] = *number;
+            theirs[self.their_index(index, shape, head_width)] = *number;
         }
     }
 
     /// Where our number of this index stands in theirs.
-    fn their_index(self, index: usize, shape: &[usize]) -> usize {
+    fn their_index(self, index: usize, shape: &[usize], head_width: usize) -> usize {
         match (self, shape) {
             (Self::Same | Self::Led | Self::Convolution, _) => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
             (Self::Third(part), [size]) => part * size + index,
             (Self::TransposedThird(part), [output, input]) => {
                 index % input * 3 * output + part * output + index / input
+            }
+            (Self::NeighbouringPairs, [_, rest @ ..]) => {
+                let columns: usize = rest.iter().product();
+                let (row, column) = (index / columns, index % columns);
+                let (head, place) = (row / head_width, row % head_width);
+                let pairs = head_width / 2;
+                let theirs = head * head_width + place % pairs * 2 + place / pairs;
+                theirs * columns + column
             }
             _ => panic!("checkpoint table: {self:?} does not apply to {shape:?}"),
         }

@@ -39,6 +39,15 @@ impl TensorFile {
         })
     }
 
+    /// The tensors of a file that was opened as another format.
+    pub(super) fn of_set(path: &Path, tensors: TensorSet) -> Self {
+        Self {
+            path: path.to_owned(),
+            tensors,
+            metadata: BTreeMap::new(),
+        }
+    }
+
     /// The weights of a model folder: one safetensors file or several, or PyTorch's older files.
     pub fn of_folder(folder: &Path) -> Result<Self, CheckpointError> {
         for (name, open) in FORMS {

@@ -226,6 +226,7 @@ fn read(words: &Value, tokens: usize) -> Result<ModelConfig, String> {
                 dropout: words.attention_probs_dropout_prob,
                 bias: words.qkv_bias,
                 output_bias: true,
+                head_norm: None,
             }),
             cross: None,
             feed_forward: FeedForwardConfig::Plain(PlainConfig {

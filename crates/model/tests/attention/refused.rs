@@ -27,6 +27,19 @@ fn values_that_cannot_be_are_refused_in_a_sentence() {
         full(r#""heads": 4, "key_value_heads": 3"#),
         full(r#""heads": 4, "head_width": 0"#),
         full(r#""heads": 4, "dropout": 1"#),
+        full(r#""heads": 4, "head_norm": { "kind": "rms", "epsilon": 0 }"#),
+        heads(
+            "longformer",
+            r#""window": 4, "head_norm": { "kind": "rms" }"#,
+        ),
+        heads(
+            "transformer_xl",
+            r#""memory": 4, "head_norm": { "kind": "rms" }"#,
+        ),
+        heads(
+            "reformer",
+            r#""buckets": 4, "rounds": 1, "chunk": 4, "head_norm": { "kind": "rms" }"#,
+        ),
         heads("sliding_window", r#""window": 0"#),
         linformer(5),
         heads("longformer", r#""window": 5"#),

@@ -12,8 +12,8 @@ use minijinja::{Environment, Error, ErrorKind, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::TextError;
 use crate::folder::{Files, broken, role_texts, text_if_there};
+use crate::{GgufTokenizer, TextError};
 
 /// Steps that a template may take. Real ones take some hundreds per message; a loop without end must stop.
 const FUEL: u64 = 2_000_000;
@@ -83,6 +83,16 @@ impl ChatTemplates {
             templates,
             tokens: role_texts(&files)?,
         }))
+    }
+
+    /// The one template that a GGUF file has, if it has one; `path` is the file, for errors.
+    pub fn of_gguf(path: &Path, said: &GgufTokenizer) -> Option<Self> {
+        let template = said.chat_template.clone()?;
+        Some(Self {
+            path: path.to_owned(),
+            templates: BTreeMap::from([(DEFAULT.to_owned(), template)]),
+            tokens: said.role_texts(),
+        })
     }
 
     /// The names of the templates.

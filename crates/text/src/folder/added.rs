@@ -10,7 +10,7 @@ use crate::TextError;
 
 /// The added tokens of a tokenizer under construction.
 #[derive(Debug)]
-pub(super) struct AddedTokens {
+pub(crate) struct AddedTokens {
     /// Ids of the model's vocabulary, then also those of the added tokens.
     ids: HashMap<String, u32>,
     forms: Vec<TokenForm>,
@@ -21,7 +21,7 @@ pub(super) struct AddedTokens {
 
 impl AddedTokens {
     /// Nothing added yet to a vocabulary whose ids are 0, 1, 2 and so on.
-    pub(super) fn new(vocabulary: HashMap<String, u32>) -> Self {
+    pub(crate) fn new(vocabulary: HashMap<String, u32>) -> Self {
         Self {
             next: vocabulary.len() as u32,
             ids: vocabulary,
@@ -30,7 +30,7 @@ impl AddedTokens {
         }
     }
 
-    pub(super) fn id(&self, token: &str) -> Option<u32> {
+    pub(crate) fn id(&self, token: &str) -> Option<u32> {
         self.ids.get(token).copied()
     }
 
@@ -38,7 +38,7 @@ impl AddedTokens {
     ///
     /// As in the `tokenizers` crate, a token that is added again is found by the new rules, except that it stays with the
     /// raw or the normalized text as it was.
-    pub(super) fn add(&mut self, form: TokenForm) {
+    pub(crate) fn add(&mut self, form: TokenForm) {
         if form.content.is_empty() {
             return;
         }

@@ -21,7 +21,10 @@ use std::path::{Path, PathBuf};
 use classes::{Class, NamedClass, VocabularyKind};
 use roles::Roles;
 
+pub(crate) use added::AddedTokens;
 pub(crate) use files::{Files, broken, text_if_there};
+pub(crate) use parts::{Parts, Place, SPACE, template_of};
+pub(crate) use roles::TokenForm;
 pub use roles::{SpecialToken, SpecialTokens};
 
 use crate::padding::{FolderPadding, Side};

@@ -9,22 +9,22 @@ use super::files::{Files, broken};
 use crate::TextError;
 
 /// The stand-in for a space in SentencePiece vocabularies.
-pub(super) const SPACE: &str = "▁";
+pub(crate) const SPACE: &str = "▁";
 
 /// All fields of a tokenizer.json.
 #[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) model: Value,
-    pub(super) normalizer: Value,
-    pub(super) pre_tokenizer: Value,
-    pub(super) post_processor: Value,
-    pub(super) decoder: Value,
-    pub(super) added: AddedTokens,
+pub(crate) struct Parts {
+    pub(crate) model: Value,
+    pub(crate) normalizer: Value,
+    pub(crate) pre_tokenizer: Value,
+    pub(crate) post_processor: Value,
+    pub(crate) decoder: Value,
+    pub(crate) added: AddedTokens,
 }
 
 impl Parts {
     /// The tokenizer that a tokenizer.json with these parts would give; `path` is the file that the vocabulary is from.
-    pub(super) fn build(self, path: &Path) -> Result<tokenizers::Tokenizer, TextError> {
+    pub(crate) fn build(self, path: &Path) -> Result<tokenizers::Tokenizer, TextError> {
         let added = self.added.to_json();
         let whole = json!({
             "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": self.normalizer,
@@ -37,7 +37,7 @@ impl Parts {
 }
 
 /// One place of a template: a text (`$A` or `$B`) or a special token, and its type id.
-pub(super) struct Place<'token>(pub(super) &'token str, pub(super) u32);
+pub(crate) struct Place<'token>(pub(crate) &'token str, pub(crate) u32);
 
 /// What stands around one text and around two.
 pub(super) fn template(
@@ -46,16 +46,21 @@ pub(super) fn template(
     single: &[Place],
     pair: &[Place],
 ) -> Result<Value, TextError> {
+    template_of(added, single, pair).map_err(|cause| files.undecided(cause))
+}
+
+/// The same of a vocabulary alone; the error says which token it lacks.
+pub(crate) fn template_of(
+    added: &AddedTokens,
+    single: &[Place],
+    pair: &[Place],
+) -> Result<Value, String> {
     let mut tokens = Map::new();
     for Place(token, _) in single.iter().chain(pair) {
         if token.starts_with('$') {
             continue;
         }
-        let missing = || {
-            files.undecided(format!(
-                "the special token {token:?} is not in the vocabulary"
-            ))
-        };
+        let missing = || format!("the special token {token:?} is not in the vocabulary");
         let id = added.id(token).ok_or_else(missing)?;
         tokens.insert(
             (*token).to_owned(),

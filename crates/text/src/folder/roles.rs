@@ -47,18 +47,18 @@ pub struct SpecialTokens {
 
 /// A token with the rules of finding it in text, as in the field `added_tokens` of tokenizer.json.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TokenForm {
-    pub(super) content: String,
-    pub(super) single_word: bool,
-    pub(super) left_strip: bool,
-    pub(super) right_strip: bool,
-    pub(super) normalized: bool,
-    pub(super) special: bool,
+pub(crate) struct TokenForm {
+    pub(crate) content: String,
+    pub(crate) single_word: bool,
+    pub(crate) left_strip: bool,
+    pub(crate) right_strip: bool,
+    pub(crate) normalized: bool,
+    pub(crate) special: bool,
 }
 
 impl TokenForm {
     /// A special token that is looked for in the text as it stands.
-    pub(super) fn special(content: &str) -> Self {
+    pub(crate) fn special(content: &str) -> Self {
         Self {
             content: content.to_owned(),
             single_word: false,

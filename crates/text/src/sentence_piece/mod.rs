@@ -14,7 +14,7 @@ pub(crate) use merges::merges;
 /// Far above the largest vocabularies in use.
 const MOST_PIECES: usize = 4_000_000;
 /// Trainers stop at 16 characters by default; finding merges takes the square of this.
-const LONGEST_PIECE: usize = 2_048;
+pub(crate) const LONGEST_PIECE: usize = 2_048;
 
 /// What a piece is for.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -87,10 +87,19 @@ impl Tokenizer {
     /// The text of a special token, such as [`END_OF_TEXT`], becomes that token's id; [`Tokenizer::decode`] then
     /// leaves it out.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        self.ids_of(text, true)
+    }
+
+    /// The ids of `text` alone. For texts that have their special tokens in them already, as chat templates give them.
+    pub fn encode_bare(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        self.ids_of(text, false)
+    }
+
+    fn ids_of(&self, text: &str, with_special: bool) -> Result<Vec<u32>, TextError> {
         self.rules.refuse_unknown(text, 0)?;
         let encoding = self
             .inner
-            .encode_fast(text, true)
+            .encode_fast(text, with_special)
             .map_err(TextError::tokenizer)?;
         Ok(encoding.get_ids().to_vec())
     }

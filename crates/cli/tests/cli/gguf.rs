@@ -1,0 +1,166 @@
+//! Commands on GGUF files, and chat: `fixtures/gguf`, made by `reference/gguf_models.py`.
+
+use std::path::{Path, PathBuf};
+
+use attentive::model::checkpoint::{TensorFile, write_tensors};
+use attentive::tensor::TensorData;
+use serde_json::{Value, json};
+
+use crate::program::{attentive, succeed, transcript};
+
+fn fixture(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/gguf")
+        .join(name);
+    path.canonicalize().unwrap()
+}
+
+/// A folder with both files, so that screens show short names.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["byte-pairs.gguf", "pieces.gguf"] {
+        std::fs::copy(fixture(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn said(folder: &Path, arguments: &[&str]) -> Value {
+    let output = succeed(folder, arguments);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn screens() {
+    let folder = folder();
+    let path = folder.path();
+    let screens = [
+        transcript(path, &["info", "byte-pairs.gguf"]),
+        transcript(path, &["tokenize", "byte-pairs.gguf", "the cat 12"]),
+        transcript(path, &["tokenize", "pieces.gguf", "the cat!é"]),
+        transcript(path, &["tokenize", "pieces.gguf", "--ids", "1,9,12"]),
+        transcript(
+            path,
+            &["generate", "pieces.gguf", "--chat", "--prompt", "the cat"],
+        ),
+        transcript(path, &["generate", "byte-pairs.gguf", "--chat"]),
+        transcript(
+            path,
+            &[
+                "generate",
+                "byte-pairs.gguf",
+                "--prompt",
+                "a",
+                "--system",
+                "b",
+            ],
+        ),
+        transcript(path, &["info", "missing.gguf"]),
+        transcript(path, &["tokenize", "missing.gguf", "a"]),
+    ];
+    insta::assert_snapshot!(screens.join("\n\n"));
+}
+
+#[test]
+fn a_chat_goes_through_the_files_template_and_shows_the_answer_alone() {
+    let folder = folder();
+    let call = |more: &[&'static str]| {
+        let plain = [
+            "generate",
+            "byte-pairs.gguf",
+            "--chat",
+            "--prompt",
+            "the cat",
+            "--temperature",
+            "0",
+            "--max-tokens",
+            "8",
+        ];
+        [&plain, more].concat()
+    };
+    let told = said(folder.path(), &call(&["--json"]));
+    assert_eq!(
+        told["prompt"],
+        "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
+    );
+    // No token of the beginning is added to what the template gives.
+    assert_eq!(told["prompt_ids"][0], 1);
+    assert_ne!(told["prompt_ids"][1], 1);
+    let shown = succeed(folder.path(), &call(&[]));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(
+        shown.trim_end_matches('\n'),
+        told["text"].as_str().unwrap().trim_end_matches('\n')
+    );
+    let told = said(folder.path(), &call(&["--json", "--system", "sit"]));
+    let prompt = told["prompt"].as_str().unwrap();
+    assert!(
+        prompt.starts_with("<|im_start|>system\nsit<|im_end|>\n"),
+        "{prompt}"
+    );
+}
+
+/// The template of a folder, and a message from standard input.
+#[test]
+fn a_chat_with_the_model_of_a_folder() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(fixture("byte-pairs").join(file), path.join(file)).unwrap();
+    }
+    let vocabulary = r#"{"<|endoftext|>":0,"a":1,"b":2,"Ċ":3,":":4}"#;
+    std::fs::write(path.join("vocab.json"), vocabulary).unwrap();
+    std::fs::write(path.join("merges.txt"), "#version: 0.2\n").unwrap();
+    let config = json!({
+        "tokenizer_class": "GPT2Tokenizer",
+        "chat_template": "{{ messages[0].content }}:{% if add_generation_prompt %}{{ '\n' }}b{% endif %}",
+    });
+    std::fs::write(path.join("tokenizer_config.json"), config.to_string()).unwrap();
+    let arguments = ["generate", ".", "--chat", "--max-tokens", "1", "--json"];
+    let mut running = attentive(path, &arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = running.stdin.take().unwrap();
+    input.write_all(b"a\n").unwrap();
+    drop(input);
+    let output = running.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["prompt"], "a:\nb");
+    assert_eq!(told["prompt_ids"], json!([1, 4, 3, 2]));
+}
+
+#[test]
+fn forward_gives_what_numpy_gives() {
+    let folder = folder();
+    for name in ["byte-pairs", "pieces"] {
+        let golden = TensorFile::open(&fixture(&format!("{name}.safetensors"))).unwrap();
+        let ids = TensorData::new(golden.integers("input_ids").unwrap(), [1, 12]);
+        let inputs = folder.path().join("in.safetensors");
+        write_tensors(
+            &inputs,
+            [("input_ids".to_owned(), ids)].into(),
+            Default::default(),
+        )
+        .unwrap();
+        let model = format!("{name}.gguf");
+        succeed(
+            folder.path(),
+            &[
+                "forward",
+                &model,
+                "--inputs",
+                "in.safetensors",
+                "--save",
+                "out.safetensors",
+            ],
+        );
+        let ours = TensorFile::open(&folder.path().join("out.safetensors")).unwrap();
+        let (ours, theirs) = (ours.floats("logits"), golden.floats("logits"));
+        for (one, other) in ours.unwrap().iter().zip(theirs.unwrap()) {
+            assert!((one - other).abs() < 1e-4, "{name}: {one} and {other}");
+        }
+    }
+}

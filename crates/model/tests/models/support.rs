@@ -1,0 +1,168 @@
+//! Golden data of a model: the tensors of `fixtures/models/NAME/golden.safetensors`, and comparisons with them.
+//!
+//! The names are those of transformers' inputs and outputs; a prefix, as in `padded.logits`, names a further case.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use attentive_model::checkpoint::TensorFile;
+use attentive_model::parameters;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+
+/// What a model gives may differ by this much of the largest number of the reference.
+const VALUES: f32 = 1e-5;
+/// The same of gradients, in the norm of the whole tensor.
+const GRADIENTS: f64 = 1e-4;
+
+/// A folder of `fixtures/models` with what its model must compute.
+pub struct Golden {
+    /// The folder's name, for messages.
+    pub name: String,
+    /// The model folder.
+    pub folder: PathBuf,
+    file: TensorFile,
+}
+
+impl Golden {
+    /// Opens `fixtures/models/NAME`.
+    pub fn open(name: &str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/models")
+            .join(name);
+        Self::of_file(name, folder, "golden.safetensors")
+    }
+
+    /// Opens a file of golden tensors in any folder.
+    pub fn of_file(name: &str, folder: PathBuf, file: &str) -> Self {
+        let file = TensorFile::open(&folder.join(file)).unwrap();
+        Self {
+            name: name.to_owned(),
+            folder,
+            file,
+        }
+    }
+
+    /// Whole numbers, in rows.
+    pub fn ids(&self, key: &str, device: &Device) -> Tensor<2, Int> {
+        let data = TensorData::new(self.integers(key), self.shape(key));
+        Tensor::from_data(data, device)
+    }
+
+    /// Whole numbers, one after the other.
+    pub fn integers(&self, key: &str) -> Vec<i64> {
+        self.file.integers(key).unwrap()
+    }
+
+    /// Floats, one after the other.
+    pub fn floats(&self, key: &str) -> Vec<f32> {
+        self.file.floats(key).unwrap()
+    }
+
+    /// The sizes of a tensor.
+    pub fn shape(&self, key: &str) -> Vec<usize> {
+        let shape = self.file.shape(key);
+        shape
+            .unwrap_or_else(|| panic!("{}: there is no {key}", self.name))
+            .to_vec()
+    }
+
+    /// How many tensors `KEY.0`, `KEY.1` and so on there are.
+    pub fn count(&self, key: &str) -> usize {
+        let there = |index: &usize| self.file.shape(&format!("{key}.{index}")).is_some();
+        (0..).take_while(there).count()
+    }
+
+    /// Where a mask of ones and zeros leaves real tokens, row by row.
+    pub fn real(&self, mask: &str) -> Vec<Range<usize>> {
+        let length = self.shape(mask)[1];
+        let range = |row: &[i64]| {
+            let start = row.iter().position(|it| *it == 1).unwrap_or(0);
+            let count = row.iter().filter(|it| **it == 1).count();
+            assert!(
+                row[start..start + count].iter().all(|it| *it == 1),
+                "{mask} has holes"
+            );
+            start..start + count
+        };
+        self.integers(mask).chunks(length).map(range).collect()
+    }
+
+    /// Fails unless `ours` is the golden tensor.
+    pub fn check<const D: usize>(&self, key: &str, ours: Tensor<D>) {
+        assert_eq!(
+            ours.dims().as_slice(),
+            self.shape(key),
+            "{}: {key}",
+            self.name
+        );
+        self.close(key, &numbers(ours), &self.floats(key));
+    }
+
+    /// Fails unless the rows of `ours`, of shape `[batch, length, …]`, are those of the golden tensor wherever `mask` is one.
+    pub fn check_where<const D: usize>(&self, mask: &str, key: &str, ours: Tensor<D>) {
+        let shape = self.shape(key);
+        assert_eq!(ours.dims().as_slice(), shape, "{}: {key}", self.name);
+        let size: usize = shape[2..].iter().product();
+        let (ours, theirs) = (numbers(ours), self.floats(key));
+        let kept = |all: &[f32]| {
+            let rows = all.chunks(size).zip(self.integers(mask));
+            let real = rows.filter(|(_, real)| *real == 1);
+            real.flat_map(|(row, _)| row.to_vec()).collect::<Vec<f32>>()
+        };
+        self.close(key, &kept(&ours), &kept(&theirs));
+    }
+
+    /// Fails unless the gradients, by the names of the model's file, are the golden `gradient.NAME`, all of them.
+    pub fn check_gradients(&self, ours: BTreeMap<String, TensorData>) {
+        let theirs = self.file.names();
+        let theirs = theirs
+            .iter()
+            .filter_map(|name| name.strip_prefix("gradient."));
+        assert!(theirs.eq(ours.keys()), "{}: names of gradients", self.name);
+        for (name, data) in ours {
+            let theirs = self.floats(&format!("gradient.{name}"));
+            let ours = data.try_to_vec::<f32>().unwrap();
+            let norm = |it: &[f32]| it.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+            let gap: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let apart = norm(&gap) / norm(&theirs);
+            assert!(
+                apart < GRADIENTS,
+                "{}: gradient of {name} differs by {apart}",
+                self.name
+            );
+        }
+    }
+
+    fn close(&self, key: &str, ours: &[f32], theirs: &[f32]) {
+        let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+        let pairs = ours.iter().zip(theirs);
+        // A number that is none is told too: it would be lost in a maximum.
+        let apart = pairs.map(|(a, b)| (a - b).abs() / largest);
+        let apart = apart.fold(0.0f32, |most, it| if it <= most { most } else { it });
+        assert!(apart < VALUES, "{}: {key} differs by {apart}", self.name);
+    }
+}
+
+/// The numbers of a tensor, one after the other.
+pub fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().try_to_vec::<f32>().unwrap()
+}
+
+/// The gradient of each parameter of a module, by our name. A parameter that the loss does not depend on has zeros.
+pub fn gradients<M: Module>(model: &M, loss: &Tensor<1>) -> BTreeMap<String, TensorData> {
+    struct Collector(burn::tensor::Gradients, Vec<TensorData>);
+    impl ModuleVisitor for Collector {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            let gradient = value.grad(&self.0).map(|it| it.into_data());
+            let zeros = || TensorData::zeros::<f32, _>(value.shape());
+            self.1.push(gradient.unwrap_or_else(zeros));
+        }
+    }
+    let mut collector = Collector(loss.backward(), Vec::new());
+    model.visit(&mut collector);
+    let names = parameters(model).into_iter().map(|it| it.name);
+    names.zip(collector.1).collect()
+}

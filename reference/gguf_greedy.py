@@ -1,0 +1,53 @@
+"""Checks attentive's greedy tokens of a GGUF file of a Llama against numpy's.
+
+    python reference/gguf_greedy.py FILE.gguf [--prompt TEXT] [--system TEXT] [--tokens N] [--attentive PATH_TO_BINARY]
+
+The prompt goes through the file's chat template. Needs gguf and numpy (`pip install gguf==0.19.0 numpy==2.4.6`) and a build.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from gguf_llama import Llama, greedy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--prompt", default="What is the capital of France?")
+    parser.add_argument("--system")
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--attentive", default="target/release/attentive")
+    chosen = parser.parse_args()
+    system = ["--system", chosen.system] if chosen.system else []
+    command = [chosen.attentive, "generate", chosen.file, "--chat", "--prompt", chosen.prompt, *system]
+    command += ["--temperature", "0", "--max-tokens", str(chosen.tokens), "--json"]
+    ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    model = Llama(chosen.file, np.float32)
+    # What attentive made of the text must be what the file says it is, token by token.
+    symbols = bytes_of_symbols()
+    tokens = [model.fields["tokenizer.ggml.tokens"][id] for id in ours["prompt_ids"]]
+    if model.fields["tokenizer.ggml.model"] == "gpt2":
+        said = bytes(symbols[it] for token in tokens for it in token).decode()
+        assert said == ours["prompt"], f"the tokens of the prompt are {said!r}"
+    theirs, margin = greedy(model, ours["prompt_ids"], chosen.tokens, model.fields["tokenizer.ggml.eos_token_id"])
+    print(f"prompt  {ours['prompt_ids']}\nours    {ours['ids']}\nnumpy   {theirs}\ntext    {ours['text']!r}")
+    print(f"every token was the likeliest by {margin:.2e} or more")
+    if ours["ids"] != theirs:
+        sys.exit("the tokens differ")
+
+
+def bytes_of_symbols() -> dict[str, int]:
+    """GPT-2's visible stand-ins for bytes."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+if __name__ == "__main__":
+    main()

@@ -68,7 +68,7 @@ def bert_generation_both(name: str) -> None:
     folder, model = remade(name, model, 502, positions=1.0, loud=1)
     golden = outputs(model, 501, 63, 67)
     golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
-    golden |= searched(530, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
+    golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
     finish(folder, golden)
 
 

@@ -79,9 +79,11 @@ impl Golden {
 /// The models, the cases of each, and how many tensors of the first case there are to compare.
 const CASES: &[(&str, &[&str], usize)] = &[
     ("albert", &["", "padded."], 19),
+    ("bart", &["", "padded."], 14),
     ("bert", &["", "padded.", "untyped."], 9),
     ("bert-answers", &["", "padded."], 8),
     ("bert-classifier", &["", "padded."], 8),
+    ("bert-generation-both", &["", "padded."], 14),
     ("bert-generation-decoder", &["", "padded.", "alone."], 9),
     ("bert-generation-encoder", &["", "padded."], 6),
     ("bert-tokens", &["", "padded."], 7),
@@ -90,6 +92,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("marian", &["", "padded."], 14),
     ("roberta", &["", "padded."], 7),
     ("t5", &["", "padded."], 14),
+    ("t5-v1.1", &["", "padded."], 16),
     ("vit", &["", "interpolated."], 7),
 ];
 

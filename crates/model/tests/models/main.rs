@@ -4,5 +4,6 @@
 mod architectures;
 mod decoders;
 mod gguf;
+mod losses;
 mod support;
 mod words;

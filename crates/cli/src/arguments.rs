@@ -40,6 +40,8 @@ pub enum Command {
     Embed(Embed),
     /// Show the tokens of a text, or the text of tokens.
     Tokenize(Tokenize),
+    /// Save a model anew: in Hugging Face's words or ours, as other numbers, in several files.
+    Convert(Convert),
     /// List the built-in recipes, or print one.
     Recipes(Recipes),
     /// Print the completions of a shell.
@@ -231,7 +233,7 @@ Examples:
   attentive fill bert-base-uncased \"Paris is the [MASK] of France.\"
   attentive fill roberta-base --top 3 --json < lines.txt")]
 pub struct Fill {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
@@ -248,7 +250,7 @@ Examples:
   attentive classify my-classifier --pairs --file pairs.tsv --json
   attentive classify vit-base-patch16-224 photo.jpg scans/")]
 pub struct Classify {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Texts; of a model of pictures, image files or folders of them
     #[command(flatten)]
@@ -268,7 +270,7 @@ Examples:
   attentive embed all-MiniLM-L6-v2 \"The weather is lovely today.\" \"It's so sunny outside!\" --similarity
   attentive embed all-MiniLM-L6-v2 --file sentences.txt --json > vectors.jsonl")]
 pub struct Embed {
-    /// A model folder
+    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
@@ -323,6 +325,53 @@ pub struct Tokenize {
     /// Print a JSON object per text
     #[arg(long)]
     pub json: bool,
+}
+
+/// Save a model anew: in Hugging Face's words or ours, as other numbers, in several files.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  attentive convert runs/stories --to hf --out stories-hf
+  attentive convert SmolLM2-135M-Instruct.gguf --out smollm2 --dtype bfloat16
+  attentive convert openai-community/gpt2-xl --out gpt2-xl --shard-size 2000000000")]
+pub struct Convert {
+    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    pub model: PathBuf,
+    /// Where to save it: a folder that is empty or still to be made
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// In whose words
+    #[arg(long, value_enum, default_value_t = ConvertTo::Hf)]
+    pub to: ConvertTo,
+    /// As which numbers
+    #[arg(long, value_enum, default_value_t = NumbersArgument::Float32)]
+    pub dtype: NumbersArgument,
+    /// The most bytes of weights in one file
+    #[arg(long, value_name = "BYTES", default_value_t = 50_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub shard_size: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// In whose words a model is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ConvertTo {
+    /// Hugging Face's, where it has an architecture for the model
+    Hf,
+    /// Ours
+    Attentive,
+}
+
+/// As which numbers weights are saved.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum NumbersArgument {
+    /// 32 bits
+    Float32,
+    /// 16 bits
+    Float16,
+    /// 16 bits with the range of 32
+    Bfloat16,
 }
 
 /// List the built-in recipes, or print one.

@@ -2,6 +2,7 @@
 
 mod classify;
 mod completions;
+mod convert;
 mod embed;
 mod fill;
 mod forward;
@@ -34,6 +35,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Classify(arguments)) => classify::run(arguments),
         Some(Command::Embed(arguments)) => embed::run(arguments),
         Some(Command::Tokenize(arguments)) => tokenize::run(arguments),
+        Some(Command::Convert(arguments)) => convert::run(arguments),
         Some(Command::Recipes(arguments)) => recipes::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
     }

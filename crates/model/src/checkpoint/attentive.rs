@@ -6,6 +6,9 @@ use super::table::Table;
 use super::{Architecture, Format, LastState};
 use crate::ModelConfig;
 
+/// The same with a place of its own.
+pub(super) static FORMAT_OF_ALL: Format = FORMAT;
+
 pub(super) const FORMAT: Format = Format {
     model_type: "attentive",
     read,

@@ -27,6 +27,7 @@ mod qwen3;
 mod replace_file;
 mod roberta;
 mod rope;
+mod save;
 mod t5;
 mod table;
 mod tensor_file;
@@ -34,7 +35,7 @@ mod vit;
 mod windows;
 mod words;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -46,6 +47,7 @@ pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{INPUTS, Outputs, Wanted, forward};
 pub use replace_file::{replace_file, replace_file_with};
+pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};
 pub use tensor_file::{TensorFile, write_tensors};
 
 use crate::{FeedForwardConfig, Model, ModelConfig, parameters, replace_parameters};
@@ -106,6 +108,25 @@ impl Format {
         };
         (architecture.heads)(words, &mut config)?;
         Ok((config, architecture))
+    }
+
+    /// The names and the words for settings, if the format can express them.
+    fn expression(&'static self, config: &ModelConfig) -> Option<(Names, Value)> {
+        let config = config.canonical();
+        let meant = config.without_dropout();
+        let mut words = (self.write)(&config)?;
+        words["model_type"] = json!(self.model_type);
+        json::write_labels(&mut words, &config);
+        self.architectures.iter().find_map(|architecture| {
+            if !architecture.name.is_empty() {
+                words["architectures"] = json!([architecture.name]);
+            }
+            // The proof that nothing is lost: the words mean the same settings. Dropout aside, which a model in use does
+            // not have.
+            let (back, _) = self.settings(&words).ok()?;
+            let same = back.canonical().without_dropout() == meant;
+            same.then(|| (self.names(architecture, &config), words.clone()))
+        })
     }
 
     /// The names of all tensors of a class.
@@ -215,64 +236,6 @@ fn filled(
     Ok(replace_parameters(model, values))
 }
 
-/// Saves a model as a folder that Hugging Face loads, where it has an architecture for it.
-///
-/// Each file is replaced whole or not at all.
-pub fn save(folder: &Path, model: &Model, special: &SpecialTokens) -> Result<(), CheckpointError> {
-    save_config(folder, model.config(), special)?;
-    save_weights(folder, model)
-}
-
-/// Saves a model that was loaded, as the `model_type` that it was loaded from, if that can still express it.
-pub fn save_again(
-    folder: &Path,
-    model: &Model,
-    description: &Description,
-) -> Result<(), CheckpointError> {
-    let (names, mut words) = expressing(model.config(), Some(description.model_type));
-    json::write_label_names(&mut words, &description.labels);
-    write_config(folder, words, &description.special)?;
-    write_weights(folder, model, &names)
-}
-
-/// Saves all of a model folder but the weights.
-pub fn save_config(
-    folder: &Path,
-    config: &ModelConfig,
-    special: &SpecialTokens,
-) -> Result<(), CheckpointError> {
-    write_config(folder, expressing(config, None).1, special)
-}
-
-fn write_config(
-    folder: &Path,
-    mut words: Value,
-    special: &SpecialTokens,
-) -> Result<(), CheckpointError> {
-    words["torch_dtype"] = json!("float32");
-    let mut generation = json!({});
-    for words in [&mut words, &mut generation] {
-        json::write_special(words, special);
-    }
-    std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {
-        path: folder.to_owned(),
-        source,
-    })?;
-    write_json(&folder.join("config.json"), &words)?;
-    write_json(&folder.join("generation_config.json"), &generation)
-}
-
-/// Saves the weights of a model folder.
-pub fn save_weights(folder: &Path, model: &Model) -> Result<(), CheckpointError> {
-    write_weights(folder, model, &expressing(model.config(), None).0)
-}
-
-fn write_weights(folder: &Path, model: &Model, names: &Names) -> Result<(), CheckpointError> {
-    let tensors = names.write(model_tensors(model));
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    write_tensors(&folder.join("model.safetensors"), tensors, metadata)
-}
-
 /// One tensor per parameter (weights, or their gradients), under the names and in the layout in which they are saved.
 pub fn saved_tensors(
     config: &ModelConfig,
@@ -299,28 +262,11 @@ pub fn model_tensors<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
 
 /// The names of the first class that can express the settings, and the words for them; those of `first` are tried first.
 fn expressing(config: &ModelConfig, first: Option<&str>) -> (Names, Value) {
-    let config = config.canonical();
-    let meant = config.without_dropout();
     let preferred = FORMATS.iter().filter(|it| first == Some(it.model_type));
-    for format in preferred.chain(&FORMATS) {
-        let Some(mut words) = (format.write)(&config) else {
-            continue;
-        };
-        words["model_type"] = json!(format.model_type);
-        json::write_labels(&mut words, &config);
-        for architecture in format.architectures {
-            if !architecture.name.is_empty() {
-                words["architectures"] = json!([architecture.name]);
-            }
-            // The proof that nothing is lost: the words mean the same settings. Dropout aside, which a model in use does
-            // not have.
-            let back = format.settings(&words).ok();
-            if back.is_some_and(|(back, _)| back.canonical().without_dropout() == meant) {
-                return (format.names(architecture, &config), words);
-            }
-        }
-    }
-    unreachable!("our own format can express every config")
+    let found = preferred
+        .chain(&FORMATS)
+        .find_map(|format| format.expression(config));
+    found.expect("our own format can express every config")
 }
 
 fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
@@ -368,14 +314,6 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
         labels: json::label_names(&words),
     };
     Ok((names, description))
-}
-
-fn write_json(path: &Path, words: &Value) -> Result<(), CheckpointError> {
-    let text = serde_json::to_string_pretty(words).expect("JSON values serialize");
-    replace_file(path, (text + "\n").as_bytes()).map_err(|source| CheckpointError::Io {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// Whether the first block's feed-forward layer has a gate.

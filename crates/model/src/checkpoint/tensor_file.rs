@@ -137,6 +137,8 @@ pub fn write_tensors(
     for (name, data) in &tensors {
         let kind = match data.dtype() {
             burn::tensor::DType::F32 => Dtype::F32,
+            burn::tensor::DType::F16 => Dtype::F16,
+            burn::tensor::DType::BF16 => Dtype::BF16,
             burn::tensor::DType::I64 => Dtype::I64,
             other => return Err(broken(format!("tensor {name} is {other:?}"))),
         };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use attentive_model::Model;
-use attentive_model::checkpoint::{self, Description, TensorFile, Wanted};
+use attentive_model::checkpoint::{
+    self, Description, SaveOptions, SavedAs, SavedNumbers, TensorFile, Wanted,
+};
 use burn::tensor::{Device, TensorData};
 
 fn folder(name: &str) -> PathBuf {
@@ -117,7 +119,8 @@ fn what_is_saved_is_what_was_loaded() {
         let golden = Golden::open(name);
         let place =
             std::env::temp_dir().join(format!("attentive-models-{}-{name}", std::process::id()));
-        checkpoint::save_again(&place, &golden.model, &golden.description).unwrap();
+        let options = SaveOptions::default();
+        checkpoint::convert(&place, &golden.model, &golden.description, options).unwrap();
         let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
         assert_eq!(
             description.model_type, golden.description.model_type,
@@ -146,5 +149,50 @@ fn what_is_saved_is_what_was_loaded() {
             );
         }
         std::fs::remove_dir_all(&place).unwrap();
+    }
+}
+
+#[test]
+fn weights_in_several_files_and_in_half_the_bits_load_again() {
+    let golden = Golden::open("bert");
+    let place = std::env::temp_dir().join(format!("attentive-shards-{}", std::process::id()));
+    for (numbers, bound) in [
+        (SavedNumbers::Float16, 1e-3),
+        (SavedNumbers::BFloat16, 1e-2),
+    ] {
+        let options = SaveOptions {
+            format: SavedAs::Attentive,
+            numbers,
+            shard_bytes: 5_000,
+        };
+        checkpoint::convert(&place, &golden.model, &golden.description, options).unwrap();
+        assert!(place.join("model.safetensors.index.json").exists());
+        assert!(!place.join("model.safetensors").exists());
+        let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
+        assert_eq!(description.model_type, "attentive");
+        for (ours, theirs) in parameter_values(&again)
+            .iter()
+            .zip(parameter_values(&golden.model))
+        {
+            let apart = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f32::max) < bound);
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}
+
+fn parameter_values(model: &Model) -> Vec<Vec<f32>> {
+    let values = checkpoint::model_tensors(model).into_values();
+    values.map(|it| it.try_to_vec::<f32>().unwrap()).collect()
+}
+
+#[test]
+fn names_and_shapes_of_parameters() {
+    for (name, ..) in CASES {
+        let golden = Golden::open(name);
+        let lines = attentive_model::parameters(&golden.model);
+        let lines = lines.iter().map(|it| format!("{} {:?}", it.name, it.shape));
+        let lines: Vec<String> = lines.collect();
+        insta::assert_snapshot!(format!("parameters_{name}"), lines.join("\n"));
     }
 }

@@ -1,0 +1,108 @@
+//! `attentive convert MODEL --out DIR`
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use attentive::companions;
+use attentive::hub::Wanted;
+use attentive::model::checkpoint::{self, SaveOptions, SavedAs, SavedNumbers};
+use serde_json::json;
+
+use crate::arguments::{Convert, ConvertTo, NumbersArgument};
+use crate::failure::Usage;
+use crate::model_folder;
+use crate::output::note;
+
+/// What a folder holds beside config.json and weights that others need to use the model.
+const COMPANIONS: [&str; 17] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "source.spm",
+    "target.spm",
+    "chat_template.jinja",
+    "preprocessor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+];
+
+/// Saves a model anew: in other words, as other numbers, in several files.
+pub fn run(arguments: Convert) -> Result<ExitCode> {
+    let out = &arguments.out;
+    let occupied = out.exists() && out.read_dir().map_or(true, |mut it| it.next().is_some());
+    if occupied {
+        let place = out.display();
+        let sentence = format!("--out: {place} is there and not empty; name another folder");
+        return Err(Usage(sentence).into());
+    }
+    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let device = attentive::tensor::device("cpu")?;
+    let (model, description) = checkpoint::load(&folder, &device)?;
+    let options = SaveOptions {
+        format: match arguments.to {
+            ConvertTo::Hf => SavedAs::HuggingFace,
+            ConvertTo::Attentive => SavedAs::Attentive,
+        },
+        numbers: match arguments.dtype {
+            NumbersArgument::Float32 => SavedNumbers::Float32,
+            NumbersArgument::Float16 => SavedNumbers::Float16,
+            NumbersArgument::Bfloat16 => SavedNumbers::BFloat16,
+        },
+        shard_bytes: arguments.shard_size,
+    };
+    checkpoint::convert(out, &model, &description, options)?;
+    copy_companions(&folder, out)?;
+    let saved = checkpoint::describe(out)?.model_type;
+    if arguments.to == ConvertTo::Hf && saved == "attentive" {
+        note(format_args!(
+            "note: no architecture of Hugging Face can express this model; it is saved in our own words"
+        ));
+    }
+    let mut shown = std::io::stdout().lock();
+    if arguments.json {
+        let words = json!({ "out": out, "model_type": saved, "dtype": options.numbers.word() });
+        writeln!(shown, "{words}")?;
+    } else {
+        writeln!(
+            shown,
+            "saved {} as a {saved} model, {}",
+            out.display(),
+            options.numbers.word()
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn copy_companions(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        // A file that holds all: what it says of its tokenizer becomes a file of its own.
+        if let Some(tokenizer) = companions::tokenizer(from)? {
+            let place = to.join("tokenizer.json");
+            std::fs::write(&place, tokenizer.to_json())
+                .with_context(|| place.display().to_string())?;
+        }
+        return Ok(());
+    }
+    for name in COMPANIONS {
+        let (source, target) = (from.join(name), to.join(name));
+        if !source.is_file() {
+            continue;
+        }
+        let place = || target.display().to_string();
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder).with_context(place)?;
+        }
+        std::fs::copy(&source, &target).with_context(place)?;
+    }
+    Ok(())
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import transformers
@@ -75,8 +75,6 @@ class Kind:
     inputs: Callable[[Draws, PreTrainedConfig, bool], Tensors]
     #: Which token's state makes a vector of a whole row, so that rows in which it is padding are not compared.
     pools_last: bool = False
-    #: What is easily got wrong of the class, as arguments of its forward.
-    settings: Words = field(default_factory=dict)
 
 
 # Configs.
@@ -129,7 +127,7 @@ def llama_words(draws: Draws) -> Words:
     words: Words = {"head_dim": None}
     if draws.flip():
         words["head_dim"] = draws.choice([2, 4, 6, 10, 16])
-        width = draws.randint(4, 70)
+        width = heads * draws.randint(1, 70 // heads)  # Llama's config wants a multiple all the same.
     return words | {
         "vocab_size": draws.vocabulary(), "hidden_size": width, "num_hidden_layers": draws.depth(),
         "num_attention_heads": heads, "num_key_value_heads": draws.divisor(heads),
@@ -440,20 +438,36 @@ def two_configs(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors
 
 
 def pictures(draws: Draws, config: PreTrainedConfig, other_size: bool) -> Tensors:
-    """Pictures of the config's size, or of another, for which positions are interpolated."""
+    """Pictures of the config's size, or of another, for which positions are interpolated.
+
+    transformers can do that only where the config's pictures are square.
+    """
     size, patch = config.image_size, config.patch_size
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    if other_size:
+    if other_size and height == width:
         patch = patch if isinstance(patch, int) else math.prod(patch)
         height, width = (draws.randint(1, 6) * patch for _ in range(2))
     return {"pixel_values": noise(draws, draws.randint(1, 3), config.num_channels, height, width)}
 
 
+def answering(config: Callable[[Draws], PreTrainedConfig]) -> Callable[[Draws], PreTrainedConfig]:
+    """Configs of two labels, as the start and the end of an answer are."""
+
+    def two(draws: Draws) -> PreTrainedConfig:
+        found = config(draws)
+        found.num_labels = 2
+        return found
+
+    return two
+
+
 def family(prefix: str, heads: list[str], config: Callable, inputs: Callable) -> list[Kind]:
-    return [Kind(prefix + head, config, inputs) for head in heads]
+    answers = answering(config)
+    return [Kind(prefix + head, answers if head == ANSWERS else config, inputs) for head in heads]
 
 
-TASKS = ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
+ANSWERS = "ForQuestionAnswering"
+TASKS = ["ForSequenceClassification", "ForTokenClassification", ANSWERS]
 
 KINDS: list[Kind] = [
     Kind("GPT2LMHeadModel", gpt2, lambda draws, config, padded: read(draws, config, padded, config.n_positions)),

@@ -3,6 +3,7 @@
 //! `cargo xtask bench` runs both, each work item in a process of its own, so that the peak of memory is that of the work.
 
 mod limits;
+mod load;
 mod models;
 mod scaling;
 mod twins;
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
             "prefill" => models::prefill(&work),
             "decode" => models::decode(&work),
             "encoder" => models::encoder(&work),
+            "make_load" => load::make(),
+            "load" => load::measure(&work),
             "scaling" => scaling::list(),
             other if other.starts_with("scaling:") => {
                 let mut parts = other.split(':').skip(1);

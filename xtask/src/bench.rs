@@ -19,6 +19,7 @@ const WORK: &[&str] = &[
     "prefill",
     "decode",
     "encoder",
+    "load",
     "twins",
 ];
 
@@ -57,13 +58,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
             twins = lines(&mut ours(work))?;
             continue;
         }
+        if work == "load" {
+            println!("making the folder that is loaded, unless it is there");
+            lines(&mut ours("make_load"))?;
+        }
         for round in 0..rounds {
             println!("{work}, round {} of {rounds}", round + 1);
             table.add(Side::Ours, lines(&mut ours(work))?);
             if let Ok((python, script)) = &peer {
                 table.add(
                     Side::Peer,
-                    lines(Command::new(python).arg(script).arg(work))?,
+                    lines(
+                        Command::new(python)
+                            .arg(script)
+                            .arg(work)
+                            .env(LOADED, loaded()),
+                    )?,
                 );
             }
         }
@@ -130,8 +140,19 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
 /// Our side, on as many threads as the peer's script takes.
 pub fn ours(work: &str) -> Command {
     let mut command = Command::new(root().join("target/release/bench"));
-    command.arg(work).env("ATTENTIVE_THREADS", "2");
     command
+        .arg(work)
+        .env("ATTENTIVE_THREADS", "2")
+        .env(LOADED, loaded());
+    command
+}
+
+/// What names the folder that is loaded.
+const LOADED: &str = "ATTENTIVE_BENCH_FOLDER";
+
+/// A folder of half a gigabyte.
+fn loaded() -> PathBuf {
+    root().join("target/bench-load")
 }
 
 /// The lines of JSON that a process prints.

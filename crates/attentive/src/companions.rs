@@ -28,6 +28,29 @@ pub fn chat_templates(model: &Path) -> Result<Option<ChatTemplates>, TextError> 
     Ok(said.and_then(|said| ChatTemplates::of_gguf(model, &said)))
 }
 
+/// The files of a folder that say what a GGUF file says of its tokenizer, by their names.
+pub fn tokenizer_files(file: &Path) -> Result<Vec<(&'static str, String)>, TextError> {
+    let Some(said) = of_file(file)? else {
+        return Ok(Vec::new());
+    };
+    let tokenizer = Tokenizer::of_gguf(file, &said)?;
+    // Names of special tokens go beside it: a template asks for them, and tokenizer.json does not say which is which.
+    let name = |id: Option<u32>| id.and_then(|id| said.tokens.get(id as usize));
+    let roles = serde_json::json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": name(said.beginning),
+        "eos_token": name(said.end),
+        "unk_token": name(said.unknown),
+        "pad_token": name(said.padding),
+    });
+    let template = said.chat_template.map(|text| ("chat_template.jinja", text));
+    let files = [
+        ("tokenizer.json", tokenizer.to_json()),
+        ("tokenizer_config.json", roles.to_string()),
+    ];
+    Ok(files.into_iter().chain(template).collect())
+}
+
 /// What a file says of its tokenizer, if it has one.
 fn of_file(path: &Path) -> Result<Option<GgufTokenizer>, TextError> {
     let (_, metadata) = gguf::open(path).map_err(|error| match error {

@@ -85,11 +85,10 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
 
 fn copy_companions(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
-        // A file that holds all: what it says of its tokenizer becomes a file of its own.
-        if let Some(tokenizer) = companions::tokenizer(from)? {
-            let place = to.join("tokenizer.json");
-            std::fs::write(&place, tokenizer.to_json())
-                .with_context(|| place.display().to_string())?;
+        // A file that holds all: what it says of its tokenizer becomes files of its own.
+        for (name, text) in companions::tokenizer_files(from)? {
+            let place = to.join(name);
+            std::fs::write(&place, text).with_context(|| place.display().to_string())?;
         }
         return Ok(());
     }

@@ -262,9 +262,21 @@ impl Operation {
         if matches!(self, Self::Same | Self::Led | Self::Convolution) {
             return theirs;
         }
+        if let ([output, input], Some((stride, start))) = (shape, self.transposition(shape)) {
+            return transposed(&theirs, [*output, *input], stride, start);
+        }
         (0..shape.iter().product())
             .map(|index| theirs[self.their_index(index, shape, head_width)])
             .collect()
+    }
+
+    /// Of what is transposed: how many columns theirs has, and which of them is our first row.
+    fn transposition(self, shape: &[usize]) -> Option<(usize, usize)> {
+        match (self, shape) {
+            (Self::Transpose, [output, _]) => Some((*output, 0)),
+            (Self::TransposedThird(part), [output, _]) => Some((3 * output, part * output)),
+            _ => None,
+        }
     }
 
     /// Puts our numbers to their places in theirs.
@@ -294,4 +306,26 @@ impl Operation {
             _ => panic!("checkpoint table: {self:?} does not apply to {shape:?}"),
         }
     }
+}
+
+/// Columns of `theirs`, from number `start` on, as rows `[output, input]`. In squares, since one of the two sides is read or
+/// written across its rows, and a square of both stays in cache.
+fn transposed(theirs: &[f32], shape: [usize; 2], stride: usize, start: usize) -> Vec<f32> {
+    const SIDE: usize = 32;
+    let [output, input] = shape;
+    let mut ours = vec![0f32; output * input];
+    for (above, left) in squares(output, input, SIDE) {
+        for row in above..output.min(above + SIDE) {
+            for column in left..input.min(left + SIDE) {
+                ours[row * input + column] = theirs[column * stride + start + row];
+            }
+        }
+    }
+    ours
+}
+
+/// The corners of squares that cover a matrix.
+fn squares(rows: usize, columns: usize, side: usize) -> impl Iterator<Item = (usize, usize)> {
+    let row = (0..rows).step_by(side);
+    row.flat_map(move |above| (0..columns).step_by(side).map(move |left| (above, left)))
 }

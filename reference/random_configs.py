@@ -1,0 +1,242 @@
+"""Draws random configs of every class that attentive loads, and compares what attentive and transformers compute.
+
+    python reference/random_configs.py [CLASS…] [--draws 10] [--seed 0] [--deep] [--odd] [--attentive PATH]
+
+A draw is a tiny model with random weights, saved by transformers: in float32, float16 or bfloat16, in one file or several,
+with all settings in config.json or without those that equal transformers' defaults. The reference is float64 throughout, of
+the weights as they were saved. Each model reads a plain batch and a padded one (pictures: another size). Every output that
+both have is compared where the mask is 1. The last column is how far transformers' own float32 is from its float64, which is
+what no program in float32 can be held to.
+
+The exit code is 1 if a draw fails or is above 1e-5 (with --deep, 8 to 24 layers, 1e-4). --keep FOLDER keeps such draws, with
+their inputs, under CLASS.DRAW; `--draw N` repeats one. --odd draws settings that attentive refuses on purpose, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import peers
+from folder import redraw
+from random_draws import KINDS, Draws, Kind, Tensors
+
+TOLERANCE, DEEP_TOLERANCE = 1e-5, 1e-4
+# Which settings of a draw's config.json are worth a line, in a report of a disagreement.
+DULL = ("architectures", "transformers_version", "id2label", "label2id", "model_type", "use_cache", "initializer_range")
+
+
+@dataclass
+class Result:
+    """What one draw of a class came to."""
+
+    kind: Kind
+    number: int
+    words: dict = field(default_factory=dict)
+    saved: str = ""
+    worst: float = 0.0
+    output: str = ""
+    #: The worst of transformers' float32.
+    rounding: float = 0.0
+    failure: str = ""
+    missing: set[str] = field(default_factory=set)
+    above: dict[str, float] = field(default_factory=dict)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    peers.quiet()
+    kinds = [it for it in KINDS if not arguments.classes or it.name in arguments.classes]
+    bound = DEEP_TOLERANCE if arguments.deep else TOLERANCE
+    rows, bad = [], []
+    numbers = range(arguments.draws) if arguments.draw is None else [arguments.draw]
+    for kind in kinds:
+        results = [attempt(kind, it, arguments, bound) for it in numbers]
+        rows.append(row(kind, results))
+        print(" ".join(rows[-1]), file=sys.stderr, flush=True)
+        bad += [it for it in results if it.failure or it.above]
+        for name in sorted(set().union(*(it.missing for it in results))):
+            print(f"  {kind.name}: attentive writes no {name}", file=sys.stderr)
+    print(peers.table(["class", "draws", "failed", "above", "largest", "output", "transformers in float32"], rows))
+    for result in bad:
+        print(f"\n{told(result)}")
+    return 1 if bad else 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compare attentive with transformers on random configs.")
+    parser.add_argument("classes", nargs="*", metavar="CLASS", help="all unless some are named")
+    parser.add_argument("--draws", type=int, default=10, help="of each class [10]")
+    parser.add_argument("--draw", type=int, metavar="N", help="only the Nth draw of each class")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--deep", action="store_true", help="8 to 24 layers")
+    parser.add_argument("--odd", action="store_true", help="settings that attentive refuses, too")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep the draws that fail")
+    parser.add_argument("--attentive", type=Path, default=peers.ATTENTIVE, metavar="PATH")
+    arguments = parser.parse_args()
+    unknown = set(arguments.classes) - {it.name for it in KINDS}
+    if unknown:
+        parser.error(f"no such class: {', '.join(sorted(unknown))}")
+    if not arguments.attentive.is_file():
+        parser.error(f"{arguments.attentive} does not exist: build it with `cargo build --release` or pass --attentive")
+    arguments.attentive = arguments.attentive.resolve()
+    return arguments
+
+
+def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float) -> Result:
+    """One draw: made, saved, computed by both and compared."""
+    result = Result(kind, number)
+    draws = Draws(f"{arguments.seed} {kind.name} {number}", arguments.deep, arguments.odd)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        inputs: list[Tensors] = []
+        try:
+            config = kind.config(draws)
+            result.saved = save(kind, config, draws, folder)
+            result.words = json.loads((folder / "config.json").read_text())
+            inputs += [kind.inputs(draws, config, padded) for padded in (False, True)]
+            compare(result, folder, inputs, arguments.attentive)
+            result.above = {name: it for name, it in result.above.items() if not it <= bound}
+        except Exception as error:
+            result.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
+        if arguments.keep and (result.failure or result.above):
+            keep(arguments.keep / f"{kind.name}.{number}".replace(" ", "-"), folder, inputs)
+    return result
+
+
+def keep(place: Path, folder: Path, inputs: list[Tensors]) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    if folder.is_dir():
+        shutil.copytree(folder, place)
+        for i, it in enumerate(inputs):
+            save_file({name: tensor.contiguous() for name, tensor in it.items()}, place / f"inputs.{i}.safetensors")
+
+
+def save(kind: Kind, config: transformers.PreTrainedConfig, draws: Draws, folder: Path) -> str:
+    """Makes the model and saves it in one of the ways there are; says which."""
+    untied_t5 = kind.name.endswith(" untied")
+    model = class_of(kind)(config)
+    width = getattr(config, "hidden_size", None) or config.decoder.hidden_size
+    scale = 0.7 / math.sqrt(width)
+    # T5 does not divide its scores by the root of a head's width, so small maps have to.
+    scores = scale / math.sqrt(config.d_kv) if hasattr(config, "d_kv") else scale
+    embedding = 1 / math.sqrt(width) if getattr(config, "scale_embedding", False) else 0.5
+    redraw(model, draws.torch_seed(), scale, embedding, embedding, scores)
+    dtype = draws.choice([torch.float32, torch.float32, torch.float16, torch.bfloat16])
+    shard = draws.choice(["5GB", "5GB", "20KB", "3KB"])
+    if untied_t5:
+        dtype, shard = torch.float32, "5GB"
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+    if untied_t5:
+        part_head(folder, draws)
+    manner = [str(dtype).removeprefix("torch."), f"{len(list(folder.glob('*.safetensors')))} files"]
+    if draws.flip():
+        prune(folder, type(config))
+        manner.append("defaults left out")
+    if draws.flip(0.4) and age(folder, draws):
+        manner.append("rope_scaling")
+    return ", ".join(manner)
+
+
+def class_of(kind: Kind) -> type:
+    return getattr(transformers, kind.name.split()[0])
+
+
+def part_head(folder: Path, draws: Draws) -> None:
+    """transformers 5 saves T5 always tied, so a head of its own is put into the file, as published T5 1.1 has it."""
+    tensors = load_file(folder / "model.safetensors")
+    generator = torch.Generator().manual_seed(draws.torch_seed())
+    tensors["lm_head.weight"] = 0.25 * torch.randn(tensors["shared.weight"].shape, generator=generator)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    words = json.loads((folder / "config.json").read_text())
+    words.pop("scale_decoder_outputs", None)
+    write_words(folder, words | {"tie_word_embeddings": False})
+
+
+def prune(folder: Path, kind: type[transformers.PreTrainedConfig]) -> None:
+    """Leaves settings out of config.json that equal transformers' defaults, as files of the hub often do."""
+    words = json.loads((folder / "config.json").read_text())
+    if words["model_type"] == "encoder-decoder":
+        return
+    defaults = json.loads(json.dumps(kind().to_dict(), default=str))
+    kept = {"architectures", "model_type", "id2label", "rope_parameters", "dtype"}
+    write_words(folder, {name: it for name, it in words.items() if name in kept or defaults.get(name, ...) != it})
+
+
+def age(folder: Path, draws: Draws) -> bool:
+    """Writes rotary positions as before transformers 5, if there are any."""
+    words = json.loads((folder / "config.json").read_text())
+    scaling = words.pop("rope_parameters", None)
+    if scaling is None:
+        return False
+    words["rope_theta"] = scaling.pop("rope_theta")
+    if scaling["rope_type"] == "default":
+        scaling = {name: it for name, it in scaling.items() if name != "rope_type"} or None
+    elif draws.flip() and scaling["rope_type"] != "llama3":
+        scaling["type"] = scaling.pop("rope_type")
+    write_words(folder, words | {"rope_scaling": scaling})
+    return True
+
+
+def write_words(folder: Path, words: dict) -> None:
+    (folder / "config.json").write_text(json.dumps(words, indent=2, sort_keys=True) + "\n")
+
+
+def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path) -> None:
+    """Fills in how far attentive is from float64, and how far transformers' own float32 is."""
+    kind = class_of(result.kind)
+    settings: list[dict[str, object]] = [{"use_cache": False}] * 2
+    if "pixel_values" in inputs[0]:
+        same = inputs[0]["pixel_values"].shape[2:] == inputs[1]["pixel_values"].shape[2:]
+        settings = [{}, {"interpolate_pos_encoding": not same}]
+    expected = peers.precisely(folder, kind, inputs, settings)
+    rounded = peers.loaded(folder, kind, torch.float32)
+    for given, setting, precise in zip(inputs, settings, expected, strict=True):
+        own = peers.differences(precise, peers.computed(rounded, given, **setting), given, result.kind.pools_last)
+        result.rounding = max(result.rounding, *own.values())
+    for case, given, precise in zip(("plain", "second"), inputs, expected, strict=True):
+        actual = peers.forward(attentive, folder, given)
+        found = peers.differences(precise, actual, given, result.kind.pools_last)
+        result.missing |= {it.split(".")[0] for it in precise.keys() - actual.keys()}
+        if not found:
+            raise RuntimeError("no output is of both")
+        for name, apart in found.items():
+            result.above[f"{case}.{name}"] = apart
+            if apart >= result.worst:
+                result.worst, result.output = apart, name
+
+
+def row(kind: Kind, results: list[Result]) -> list[str]:
+    compared = [it for it in results if not it.failure]
+    worst = max(compared, key=lambda it: it.worst, default=None)
+    counts = [str(len(results)), str(len(results) - len(compared)), str(sum(bool(it.above) for it in compared))]
+    if worst is None:
+        return [kind.name, *counts, "-", "-", "-"]
+    return [kind.name, *counts, f"{worst.worst:.1e}", worst.output, f"{max(it.rounding for it in compared):.1e}"]
+
+
+def told(result: Result) -> str:
+    """A disagreement with all that is needed to see it again."""
+    lines = [f"{result.kind.name} draw {result.number} ({result.saved})"]
+    if result.failure:
+        lines.append(f"  {result.failure}")
+    for name, apart in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
+        lines.append(f"  {name}: {apart:.1e}")
+    lines.append(f"  transformers in float32: {result.rounding:.1e}")
+    words = {name: it for name, it in result.words.items() if name not in DULL}
+    lines.append(f"  {json.dumps(words)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

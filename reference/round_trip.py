@@ -1,0 +1,167 @@
+"""Has attentive load folders and save them again, and compares in transformers what both folders compute.
+
+    python reference/round_trip.py [FOLDER…] [--draws N] [--attentive PATH]
+
+The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws.py). Each is
+saved three times, with `attentive convert FOLDER --to hf --out …`: as it is, in bfloat16 in several files, and in float16.
+transformers loads what was saved by the class that its config.json names, which must be the original's, finds every weight
+and none too many, and gets the same outputs to 1e-5 of the largest number: of the rounded weights where they were rounded.
+Both are computed in float64. Inputs are those of the folder's golden.safetensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+import peers
+import random_configs
+from folder import Double
+from peers import Tensors
+from random_draws import KINDS, Draws
+
+TOLERANCE = 1e-5
+SHARD_SIZE = 20_000
+MANNERS: dict[str, tuple[torch.dtype | None, list[str]]] = {
+    "as it is": (None, []),
+    "bfloat16, files": (torch.bfloat16, ["--dtype", "bfloat16", "--shard-size", str(SHARD_SIZE)]),
+    "float16": (torch.float16, ["--dtype", "float16"]),
+}
+INPUTS = (
+    "input_ids", "attention_mask", "token_type_ids", "position_ids", "global_attention_mask", "pixel_values",
+    "decoder_input_ids", "decoder_attention_mask", "encoder_hidden_states", "encoder_attention_mask",
+)  # fmt: skip
+HEAD = ["folder", "class", "saved", "outputs", "largest", "output", "verdict"]
+# Loaded by transformers 4 only.
+LEFT_OUT = ("transfo-xl",)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    peers.quiet()
+    rows: list[list[str]] = []
+    for folder in arguments.folders or fixtures():
+        rows += checked(arguments.attentive, folder, folder.name, given(folder))
+    for kind in KINDS:
+        for number in range(arguments.draws):
+            rows += drawn(arguments, kind, number)
+    print(peers.table(HEAD, rows))
+    return 0 if all(row[-1] == "same" for row in rows) else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Load folders with attentive, save them again, and compare both.")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="those of fixtures/ unless named")
+    parser.add_argument("--draws", type=int, default=0, help="random ones of each class, besides [0]")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--attentive", type=Path, default=peers.ATTENTIVE, metavar="PATH")
+    arguments = parser.parse_args()
+    for folder in arguments.folders:
+        if not (folder / "golden.safetensors").is_file():
+            parser.error(f"{folder} has no golden.safetensors, and so no inputs")
+    if not arguments.attentive.is_file():
+        parser.error(f"{arguments.attentive} does not exist: build it with `cargo build --release` or pass --attentive")
+    arguments.attentive = arguments.attentive.resolve()
+    return arguments
+
+
+def fixtures() -> list[Path]:
+    """Every folder that has a model and inputs, and that this version of transformers loads."""
+    found = [it.parent for it in sorted((peers.ROOT / "fixtures").rglob("config.json"))]
+    found = [it for it in found if (it / "golden.safetensors").is_file()]
+    return [it for it in found if json.loads((it / "config.json").read_text())["model_type"] not in LEFT_OUT]
+
+
+def given(folder: Path) -> list[Tensors]:
+    """The golden's first batch and its padded one."""
+    golden = load_file(folder / "golden.safetensors")
+    batches = [{name: golden[prefix + name] for name in INPUTS if prefix + name in golden} for prefix in ("", "padded.")]
+    return [it for it in batches if it]
+
+
+def drawn(arguments: argparse.Namespace, kind: random_configs.Kind, number: int) -> list[list[str]]:
+    """The rows of a random model."""
+    draws = Draws(f"{arguments.seed} {kind.name} {number}")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        config = kind.config(draws)
+        random_configs.save(kind, config, draws, folder)
+        return checked(arguments.attentive, folder, f"draw {number}", [kind.inputs(draws, config, False)])
+
+
+def checked(attentive: Path, folder: Path, name: str, inputs: list[Tensors]) -> list[list[str]]:
+    """A row for each manner of saving. A failure of one is a row as well."""
+    kind = peers.class_of(folder)
+    rows = []
+    for manner, (dtype, words) in MANNERS.items():
+        row = [name, kind.__name__, manner]
+        try:
+            rows.append(row + compared(attentive, folder, kind, inputs, dtype, words))
+        except Exception as error:
+            rows.append([*row, "-", "-", "-", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"])
+        print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+    return rows
+
+
+def compared(
+    attentive: Path, folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None, words: list[str]
+) -> list[str]:
+    """How many outputs, the largest difference, where it is, and the verdict."""
+    with tempfile.TemporaryDirectory() as place:
+        saved = Path(place) / "saved"
+        peers.run_attentive(attentive, "convert", folder, "--to", "hf", "--out", saved, *words)
+        if peers.class_of(saved) is not kind:
+            raise RuntimeError(f"it was saved as a {peers.class_of(saved).__name__}")
+        check_files(saved, dtype, words)
+        expected = outputs(folder, kind, inputs, dtype)
+        actual = outputs(saved, kind, inputs, None)
+    found: dict[str, float] = {}
+    for theirs, ours, batch in zip(expected, actual, inputs, strict=True):
+        if theirs.keys() != ours.keys():
+            raise RuntimeError(f"outputs differ: {sorted(theirs.keys() ^ ours.keys())}")
+        for name, apart in peers.differences(theirs, ours, batch).items():
+            found[name] = max(apart, found.get(name, 0.0))
+    worst = max(found, key=lambda it: found[it])
+    verdict = "same" if found[worst] <= TOLERANCE else "DIFFERENT"
+    return [str(len(found)), f"{found[worst]:.1e}", worst, verdict]
+
+
+def check_files(saved: Path, dtype: torch.dtype | None, words: list[str]) -> None:
+    """The weights are of the type that was asked for, in files of the size that was asked for."""
+    for file in sorted(saved.glob("*.safetensors")):
+        tensors = load_file(file)
+        wrong = [name for name, it in tensors.items() if dtype and it.is_floating_point() and it.dtype != dtype]
+        if wrong:
+            raise RuntimeError(f"{file.name}: {wrong[0]} is {tensors[wrong[0]].dtype}")
+        size = sum(it.nbytes for it in tensors.values())
+        if "--shard-size" in words and size > SHARD_SIZE and len(tensors) > 1:
+            raise RuntimeError(f"{file.name} holds {size} bytes, more than {SHARD_SIZE}")
+
+
+def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
+    """What a folder computes in float64, its weights rounded to a type first."""
+    with Double():
+        model = peers.loaded(folder, kind, torch.float64)
+        if dtype:
+            round_weights(model, dtype)
+        torch.manual_seed(0)  # Reformer draws its rotations.
+        cached = {} if "pixel_values" in inputs[0] else {"use_cache": False}
+        return [peers.computed(model, batch, **cached) for batch in inputs]
+
+
+def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Those that files have: what is learned, and `final_logits_bias`."""
+    with torch.no_grad():
+        for name, it in [*model.named_parameters(), *model.named_buffers()]:
+            if it.requires_grad or name == "final_logits_bias":
+                it.copy_(it.to(dtype))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -57,7 +57,7 @@ def main() -> int:
     arguments = parse_arguments()
     peers.quiet()
     kinds = [it for it in KINDS if not arguments.classes or it.name in arguments.classes]
-    bound = DEEP_TOLERANCE if arguments.deep else TOLERANCE
+    bound = arguments.bound or (DEEP_TOLERANCE if arguments.deep else TOLERANCE)
     rows, bad = [], []
     numbers = range(arguments.draws) if arguments.draw is None else [arguments.draw]
     for kind in kinds:
@@ -81,6 +81,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deep", action="store_true", help="8 to 24 layers")
     parser.add_argument("--odd", action="store_true", help="settings that attentive refuses, too")
+    parser.add_argument("--bound", type=float, help="how far apart outputs may be [1e-5, 1e-4 with --deep]")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep the draws that fail")
     parser.add_argument("--attentive", type=Path, default=peers.ATTENTIVE, metavar="PATH")
     arguments = parser.parse_args()

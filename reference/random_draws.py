@@ -41,8 +41,10 @@ class Draws(random.Random):
         return self.randint(8, 24) if self.deep else self.randint(1, 4)
 
     def heads(self, even: bool = False) -> tuple[int, int]:
-        """How many heads, and how wide each is."""
-        return self.choice([1, 2, 3, 4, 5, 8]), self.choice([2, 4, 6, 8, 16] if even else [1, 2, 3, 5, 7, 8, 16])
+        """How many heads, and how wide each is: 5 numbers together at least, as a norm of fewer magnifies every error."""
+        heads = self.choice([1, 2, 3, 4, 5, 8])
+        widths = [4, 6, 8, 16] if even else [1, 2, 3, 5, 7, 8, 16]
+        return heads, self.choice([it for it in widths if heads * it >= 5])
 
     def epsilon(self) -> float:
         return self.choice([1e-12, 1e-8, 1e-6, 1e-5, 1e-3, 0.1])
@@ -88,8 +90,7 @@ def gpt2(draws: Draws) -> PreTrainedConfig:
         n_inner=draws.choice([None, draws.randint(3, 90)]), activation_function=draws.activation(),
         layer_norm_epsilon=draws.epsilon(), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
         scale_attn_weights=not draws.oddly(), scale_attn_by_inverse_layer_idx=draws.oddly(),
-        reorder_and_upcast_attn=draws.flip(0.2), pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1,
-        summary_use_proj=draws.flip(),
+        pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1, summary_use_proj=draws.flip(),
     )  # fmt: skip
 
 
@@ -126,8 +127,8 @@ def llama_words(draws: Draws) -> Words:
     width = heads * each
     words: Words = {"head_dim": None}
     if draws.flip():
-        words["head_dim"] = draws.choice([2, 4, 6, 10, 16])
-        width = heads * draws.randint(1, 70 // heads)  # Llama's config wants a multiple all the same.
+        words["head_dim"] = draws.choice([4, 6, 10, 16])
+        width = heads * draws.randint(math.ceil(5 / heads), 70 // heads)  # Llama's config wants a multiple all the same.
     return words | {
         "vocab_size": draws.vocabulary(), "hidden_size": width, "num_hidden_layers": draws.depth(),
         "num_attention_heads": heads, "num_key_value_heads": draws.divisor(heads),
@@ -171,15 +172,17 @@ def qwen2(draws: Draws) -> PreTrainedConfig:
 def qwen3(draws: Draws) -> PreTrainedConfig:
     words = qwen_words(draws)
     if words["head_dim"] is None:
-        words["head_dim"] = draws.choice([2, 6, 8])
+        words["head_dim"] = draws.choice([4, 6, 8])
     return transformers.Qwen3Config(attention_bias=draws.flip(0.3), **words)
 
 
 def mixtral(draws: Draws) -> PreTrainedConfig:
-    experts = draws.randint(1, 6)
+    experts, words = draws.randint(1, 6), llama_words(draws)
+    # transformers cannot scale rotations where the width of a head is not said.
+    words["head_dim"] = words["head_dim"] or words["hidden_size"] // words["num_attention_heads"]
     return transformers.MixtralConfig(
         num_local_experts=experts, num_experts_per_tok=draws.randint(1, experts), sliding_window=window(draws),
-        router_jitter_noise=0.1 if draws.oddly() else 0.0, **llama_words(draws),
+        router_jitter_noise=0.1 if draws.oddly() else 0.0, **words,
     )  # fmt: skip
 
 
@@ -222,7 +225,7 @@ def roberta_writer(draws: Draws) -> PreTrainedConfig:
 def distilbert(draws: Draws) -> PreTrainedConfig:
     heads, each = draws.heads()
     return transformers.DistilBertConfig(
-        vocab_size=draws.vocabulary(), dim=2 * heads * each, n_layers=draws.depth(), n_heads=heads,
+        vocab_size=draws.vocabulary(), dim=heads * each, n_layers=draws.depth(), n_heads=heads,
         hidden_dim=draws.randint(3, 90), max_position_embeddings=draws.longest(), activation=draws.activation(),
         sinusoidal_pos_embds=draws.flip(0.3), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
         pad_token_id=draws.randint(0, 3),
@@ -233,7 +236,7 @@ def albert(draws: Draws) -> PreTrainedConfig:
     layers = draws.depth()
     return transformers.AlbertConfig(
         **bert_words(draws) | {"num_hidden_layers": layers}, type_vocab_size=draws.randint(1, 4),
-        num_labels=draws.labels(), embedding_size=draws.randint(3, 40), num_hidden_groups=draws.randint(1, layers),
+        num_labels=draws.labels(), embedding_size=draws.randint(5, 40), num_hidden_groups=draws.randint(1, layers),
         inner_group_num=draws.randint(1, 3),
     )  # fmt: skip
 
@@ -264,7 +267,7 @@ def bart_words(draws: Draws) -> Words:
     heads, each = draws.heads()
     other, vocabulary = draws.divisor(heads), draws.vocabulary()
     return {
-        "vocab_size": vocabulary, "d_model": 2 * heads * each, "encoder_layers": draws.depth(),
+        "vocab_size": vocabulary, "d_model": heads * each, "encoder_layers": draws.depth(),
         "decoder_layers": draws.depth(), "encoder_attention_heads": heads, "decoder_attention_heads": other,
         "encoder_ffn_dim": draws.randint(3, 90), "decoder_ffn_dim": draws.randint(3, 90),
         "max_position_embeddings": draws.longest(), "activation_function": draws.activation(),
@@ -290,7 +293,7 @@ def t5(draws: Draws, tied: bool = True) -> PreTrainedConfig:
     gated = draws.flip(0.3 if tied else 0.8)
     activation = draws.choice(["relu", "silu", "gelu_new", "gelu"])
     return transformers.T5Config(
-        vocab_size=draws.vocabulary(), d_model=draws.randint(3, 64), d_kv=each, num_heads=heads,
+        vocab_size=draws.vocabulary(), d_model=draws.randint(5, 64), d_kv=each, num_heads=heads,
         d_ff=draws.randint(3, 90), num_layers=draws.depth(), num_decoder_layers=draws.choice([None, draws.depth()]),
         relative_attention_num_buckets=draws.choice([4, 6, 8, 10, 16, 32]),
         relative_attention_max_distance=draws.choice([17, 20, 33, 64, 128]), layer_norm_epsilon=draws.epsilon(),
@@ -340,12 +343,12 @@ def noise(draws: Draws, *shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(draws.torch_seed()))
 
 
-def mask(draws: Draws, rows: int, length: int, left: bool = True) -> torch.Tensor:
+def mask(draws: Draws, rows: int, length: int) -> torch.Tensor:
     """Row 0 is all real; the others are padded on the right, on the left, or on both sides."""
     found = torch.ones(rows, length, dtype=torch.long)
     for row in range(1, rows):
         real = draws.randint(1, length)
-        start = draws.randint(0, length - real) if left and draws.flip() else 0
+        start = draws.randint(0, length - real) if draws.flip() else 0
         found[row] = 0
         found[row, start : start + real] = 1
     return found
@@ -368,11 +371,23 @@ def read(draws: Draws, config: PreTrainedConfig, padded: bool, longest: int, pos
     types = getattr(config, "type_vocab_size", 0)
     if types and draws.flip(0.7):
         found["token_type_ids"] = ids(draws, types, shape)
-    if positioned and draws.flip(0.2):
-        found["position_ids"] = ids(draws, longest, shape).sort().values
     if padded:
         found["attention_mask"] = mask(draws, *shape)
+    if positioned and draws.flip(0.25):
+        found["position_ids"] = positions(draws, shape, longest, padded)
     return found
+
+
+def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) -> torch.Tensor:
+    """In a row from anywhere on, or any at all.
+
+    Without a mask transformers' decoders take a gap in the positions for the start of another text, which the tokens after
+    it do not see beyond; attentive does not.
+    """
+    if padded:
+        return ids(draws, longest, shape)
+    starts = ids(draws, longest - shape[1] + 1, (shape[0], 1))
+    return starts + torch.arange(shape[1])
 
 
 def text_with_pads(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
@@ -423,7 +438,7 @@ def pair_of(draws: Draws, source: tuple[int, int], target: tuple[int, int], padd
     }
     if padded:
         found["attention_mask"] = mask(draws, rows, lengths[0])
-        found["decoder_attention_mask"] = mask(draws, rows, lengths[1], left=False)
+        found["decoder_attention_mask"] = mask(draws, rows, lengths[1])
     return found
 
 

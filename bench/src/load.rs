@@ -4,21 +4,50 @@ use std::path::PathBuf;
 
 use attentive::generation::Session;
 use attentive::model::checkpoint::{self, SpecialTokens};
+use attentive::model::{Model, ModelConfig};
 use attentive::tensor::Device;
+use serde_json::json;
 
-use crate::{models, report};
+use crate::report;
 
-/// The folder that both sides read, from the environment.
-fn folder() -> PathBuf {
-    let folder = std::env::var_os("ATTENTIVE_BENCH_FOLDER");
-    folder.map_or_else(|| PathBuf::from("target/bench-load"), PathBuf::from)
+/// The folder that both sides read, in one that the environment names.
+fn folder(work: &str) -> PathBuf {
+    let folders = std::env::var_os("ATTENTIVE_BENCH_FOLDERS");
+    let folders = folders.map_or_else(|| PathBuf::from("target/bench"), PathBuf::from);
+    folders.join(work)
 }
 
-/// Saves a GPT-2 of the small size with drawn weights, where there is none yet.
-pub fn make() {
-    let folder = folder();
+/// GPT-2 of the small size, whose maps are saved transposed, or a Llama of 135 million weights, whose maps are saved as they
+/// are used.
+fn config(work: &str) -> ModelConfig {
+    let words = match work {
+        "load_gpt2" => json!({
+            "vocabulary": 50257, "length": 1024, "width": 768,
+            "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
+            "blocks": [{
+                "repeat": 12, "norm": { "kind": "layer" },
+                "attention": { "kind": "full", "heads": 12, "bias": true, "output_bias": true },
+                "feed_forward": { "kind": "plain", "hidden_width": 3072 }
+            }]
+        }),
+        _ => json!({
+            "vocabulary": 49152, "length": 2048, "width": 576,
+            "positions": { "kind": "rotary", "theta": 10000.0 }, "final_norm": { "kind": "rms" },
+            "blocks": [{
+                "repeat": 30, "norm": { "kind": "rms" },
+                "attention": { "kind": "full", "heads": 9, "key_value_heads": 3 },
+                "feed_forward": { "kind": "gated", "hidden_width": 1536 }
+            }]
+        }),
+    };
+    serde_json::from_value(words).expect("the settings are right")
+}
+
+/// Saves the model with drawn weights, where it is not there yet.
+pub fn make(work: &str) {
+    let folder = folder(work);
     if checkpoint::TensorFile::of_folder(&folder).is_err() {
-        let model = models::gpt2_small("tied");
+        let model = Model::new(&config(work), 0, &Device::flex()).expect("the settings are right");
         let special = SpecialTokens::default();
         checkpoint::save(&folder, &model, &special).expect("the folder can be written");
     }
@@ -26,10 +55,14 @@ pub fn make() {
 
 /// Loads it and reads eight tokens.
 pub fn measure(work: &str) {
-    let folder = folder();
+    let folder = folder(work);
     report(work, 1, 0, 1.0, || {
         let (model, _) = checkpoint::load(&folder, &Device::flex()).expect("it was made before");
         let logits = Session::new(&model).read(&[1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(logits.len(), 50257, "there is a score for each token");
+        assert_eq!(
+            logits.len(),
+            model.config().vocabulary,
+            "a score for each token"
+        );
     });
 }

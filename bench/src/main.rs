@@ -30,8 +30,8 @@ fn main() -> ExitCode {
             "prefill" => models::prefill(&work),
             "decode" => models::decode(&work),
             "encoder" => models::encoder(&work),
-            "make_load" => load::make(),
-            "load" => load::measure(&work),
+            "load_gpt2" | "load_llama" => load::measure(&work),
+            other if other.starts_with("make:") => load::make(&other["make:".len()..]),
             "scaling" => scaling::list(),
             other if other.starts_with("scaling:") => {
                 let mut parts = other.split(':').skip(1);

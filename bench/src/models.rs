@@ -63,16 +63,14 @@ pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repe
     });
 }
 
-/// GPT-2 of the small size, with a head of this kind.
-pub fn gpt2_small(head: &str) -> Model {
-    let mut config = gpt(12, 768, 12, 1024, 50257);
-    config.head = serde_json::from_value(head.into()).expect("a kind of head");
+fn gpt2_small() -> Model {
+    let config = gpt(12, 768, 12, 1024, 50257);
     Model::new(&config, 0, &Device::flex()).expect("the settings are right")
 }
 
 /// 512 tokens at once, with the cache and the last token's logits.
 pub fn prefill(work: &str) {
-    let model = gpt2_small("separate");
+    let model = gpt2_small();
     let prompt = ids(512, 50257);
     report(work, 5, 1, 1.0, || {
         Session::new(&model).read(&prompt);
@@ -81,7 +79,7 @@ pub fn prefill(work: &str) {
 
 /// One token at a time after 512, per token.
 pub fn decode(work: &str) {
-    let model = gpt2_small("separate");
+    let model = gpt2_small();
     let mut session = Session::new(&model);
     session.read(&ids(512, 50257));
     report(work, 5, 1, 32.0, || {

@@ -19,7 +19,8 @@ const WORK: &[&str] = &[
     "prefill",
     "decode",
     "encoder",
-    "load",
+    "load_gpt2",
+    "load_llama",
     "twins",
 ];
 
@@ -58,9 +59,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
             twins = lines(&mut ours(work))?;
             continue;
         }
-        if work == "load" {
-            println!("making the folder that is loaded, unless it is there");
-            lines(&mut ours("make_load"))?;
+        if work.starts_with("load_") {
+            println!("making the folder of {work}, unless it is there");
+            lines(&mut ours(&format!("make:{work}")))?;
         }
         for round in 0..rounds {
             println!("{work}, round {} of {rounds}", round + 1);
@@ -72,7 +73,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
                         Command::new(python)
                             .arg(script)
                             .arg(work)
-                            .env(LOADED, loaded()),
+                            .env(FOLDERS, folders()),
                     )?,
                 );
             }
@@ -121,9 +122,12 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
                     })?;
             }
             "--json" => parsed.json_path = Some(rest.next().context("--json needs a file")?.into()),
+            "load" => parsed
+                .work
+                .extend(["load_gpt2", "load_llama"].map(str::to_owned)),
             name if WORK.contains(&name) || name == "scaling" => parsed.work.push(name.to_owned()),
             name => bail!(
-                "there is no work item `{name}`; the items are {}, scaling",
+                "there is no work item `{name}`; the items are {}, load (both of them), scaling",
                 WORK.join(", ")
             ),
         }
@@ -143,16 +147,16 @@ pub fn ours(work: &str) -> Command {
     command
         .arg(work)
         .env("ATTENTIVE_THREADS", "2")
-        .env(LOADED, loaded());
+        .env(FOLDERS, folders());
     command
 }
 
-/// What names the folder that is loaded.
-const LOADED: &str = "ATTENTIVE_BENCH_FOLDER";
+/// What names the place of the folders that are loaded.
+const FOLDERS: &str = "ATTENTIVE_BENCH_FOLDERS";
 
-/// A folder of half a gigabyte.
-fn loaded() -> PathBuf {
-    root().join("target/bench-load")
+/// Models of half a gigabyte each.
+fn folders() -> PathBuf {
+    root().join("target/bench")
 }
 
 /// The lines of JSON that a process prints.

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use memmap2::Mmap;
 
 use crate::FileError;
@@ -12,7 +14,19 @@ use crate::FileError;
 #[derive(Debug)]
 pub struct Mapped {
     path: PathBuf,
-    bytes: Mmap,
+    bytes: Arc<Mmap>,
+}
+
+/// Some bytes of a map, which lives as long as they are held.
+struct Part {
+    map: Arc<Mmap>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[self.range.clone()]
+    }
 }
 
 impl Mapped {
@@ -29,8 +43,15 @@ impl Mapped {
         let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
-            bytes,
+            bytes: Arc::new(bytes),
         })
+    }
+
+    /// Some bytes as they lie in the file, without a copy; the file stays mapped as long as they are held.
+    pub(crate) fn share(&self, range: Range<usize>) -> Option<Bytes> {
+        self.bytes.get(range.clone())?;
+        let map = Arc::clone(&self.bytes);
+        Some(Bytes::from_owner(Part { map, range }))
     }
 
     /// Lets go of the memory that some bytes take; they are read again when they are looked at again.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use crate::shown::shown;
 use crate::{Entry, FileError, Kind, Mapped};
 
@@ -64,6 +66,17 @@ impl TensorSet {
         // A model is read once, tensor by tensor; the file's bytes need not stay beside the numbers made of them.
         self.files[*file].release(entry.bytes.clone());
         Some(floats)
+    }
+
+    /// The bytes of a tensor of f32 whose rows follow each other, without a copy; none where they would have to be changed to
+    /// be numbers here.
+    pub fn shared_floats(&self, name: &str) -> Option<Bytes> {
+        let (file, entry) = self.entries.get(name)?;
+        let plain =
+            entry.kind == Kind::F32 && entry.strides.is_none() && cfg!(target_endian = "little");
+        let bytes = self.files[*file].share(entry.bytes.clone())?;
+        let aligned = bytes.as_ptr().align_offset(align_of::<f32>()) == 0;
+        (plain && aligned).then_some(bytes)
     }
 
     /// A tensor as i64, its rows following each other; none where it is missing or holds floats.

@@ -108,6 +108,14 @@ impl Names {
             let needed = operation.their_shape(shape, self.patches.as_ref());
             // The sizes before the numbers: what does not fit is not read.
             let fits = found == needed;
+            // What lies there as it is needed is not even read, until somebody computes with it.
+            let as_it_lies = (fits && operation.keeps_order())
+                .then(|| file.mapped(theirs, shape))
+                .flatten();
+            if let Some(data) = as_it_lies {
+                values.insert(name.clone(), data);
+                continue;
+            }
             let Some(numbers) = fits.then(|| file.floats(theirs).ok()).flatten() else {
                 let misfit = match file.kind(theirs) {
                     Some(kind) if fits => format!("{theirs} is {kind} and must be floats"),
@@ -257,9 +265,14 @@ impl Operation {
         }
     }
 
+    /// Whether our numbers stand in the order of theirs.
+    fn keeps_order(self) -> bool {
+        matches!(self, Self::Same | Self::Led | Self::Convolution)
+    }
+
     /// Our numbers from theirs.
     fn ours(self, theirs: Vec<f32>, shape: &[usize], head_width: usize) -> Vec<f32> {
-        if matches!(self, Self::Same | Self::Led | Self::Convolution) {
+        if self.keeps_order() {
             return theirs;
         }
         if let ([output, input], Some((stride, start))) = (shape, self.transposition(shape)) {

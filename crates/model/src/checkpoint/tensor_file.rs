@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use attentive_formats::{FileError, TensorSet, pickle, safetensors as safe};
-use burn::tensor::TensorData;
+use burn::tensor::{AllocationProperty, Bytes, DType, TensorData};
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::{CheckpointError, replace_file_with};
@@ -94,6 +94,14 @@ impl TensorFile {
     pub fn floats(&self, name: &str) -> Result<Vec<f32>, CheckpointError> {
         let floats = self.tensors.floats(name);
         floats.ok_or_else(|| self.not(name, "floats"))
+    }
+
+    /// A tensor of f32 as it lies in the file, under a shape of as many numbers: its pages are read when they are needed, and copied when they are changed. None
+    /// where its numbers have to be made first.
+    pub(super) fn mapped(&self, name: &str, shape: &[usize]) -> Option<TensorData> {
+        let bytes = self.tensors.shared_floats(name)?;
+        let bytes = Bytes::from_shared(bytes, AllocationProperty::File);
+        Some(TensorData::from_bytes(bytes, shape.to_vec(), DType::F32))
     }
 
     /// A tensor of whole numbers.

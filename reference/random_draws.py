@@ -34,7 +34,7 @@ class Draws(random.Random):
 
     def oddly(self, chance: float = 0.3) -> bool:
         """Whether a setting takes a value that is known to be refused."""
-        drawn = self.random()  # Always, so that `odd` changes no other draw.
+        drawn = self.random()  # Always, so that `odd` changes little else.
         return self.odd and drawn < chance
 
     def depth(self) -> int:
@@ -99,12 +99,10 @@ def rope(draws: Draws, longest: int) -> Words:
     kinds = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
     kind = "longrope" if draws.oddly(0.1) else draws.choice(kinds)
     words: Words = {"rope_type": kind, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
-    if draws.oddly(0.2):
-        words["partial_rotary_factor"] = 0.5
     if kind != "default":
         words["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
     if kind == "longrope":
-        words |= {"short_factor": [1.0], "long_factor": [2.0]}
+        words |= {"original_max_position_embeddings": longest, "short_factor": [1.0], "long_factor": [2.0]}
     if kind in ("yarn", "llama3"):
         words["original_max_position_embeddings"] = draws.choice([max(2, longest // 2), max(2, longest // 4), longest])
     if kind == "llama3":
@@ -285,6 +283,8 @@ def marian(draws: Draws) -> PreTrainedConfig:
     words = bart_words(draws)
     words |= {"pad_token_id": words["vocab_size"] - 1, "decoder_start_token_id": words["vocab_size"] - 1}
     words |= {"share_encoder_decoder_embeddings": not draws.oddly()}
+    if words["d_model"] % 2 and not draws.oddly():
+        words["d_model"] *= 2  # attentive's sinusoids are pairs.
     return transformers.MarianConfig(**words)
 
 
@@ -315,8 +315,7 @@ def vit_words(draws: Draws) -> Words:
     return {
         "hidden_size": heads * each, "num_hidden_layers": draws.depth(), "num_attention_heads": heads,
         "intermediate_size": draws.randint(3, 90), "hidden_act": draws.activation(), "layer_norm_eps": draws.epsilon(),
-        "image_size": size, "patch_size": [patch, patch + 1] if draws.oddly() else patch,
-        "num_channels": draws.choice([1, 2, 3, 4]), "qkv_bias": draws.flip(0.7), "num_labels": draws.labels(),
+        "image_size": size, "patch_size": patch, "num_channels": draws.choice([1, 2, 3, 4]), "qkv_bias": draws.flip(0.7), "num_labels": draws.labels(),
         "pooler_output_size": draws.choice([None, draws.randint(2, 30)]),
         "pooler_act": draws.choice(["tanh", "tanh", "relu", "gelu"]),
     }  # fmt: skip
@@ -460,7 +459,6 @@ def pictures(draws: Draws, config: PreTrainedConfig, other_size: bool) -> Tensor
     size, patch = config.image_size, config.patch_size
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     if other_size and height == width:
-        patch = patch if isinstance(patch, int) else math.prod(patch)
         height, width = (draws.randint(1, 6) * patch for _ in range(2))
     return {"pixel_values": noise(draws, draws.randint(1, 3), config.num_channels, height, width)}
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use attentive::generation::{GenerationError, SamplingError};
 use attentive::hub::HubError;
+use attentive::tasks::TaskError;
 use attentive::tensor::DeviceError;
 use attentive::text::TextError;
 use attentive::training::{RecipeError, TrainingError};
@@ -37,6 +38,9 @@ fn sentence(error: &anyhow::Error) -> String {
         if !text.ends_with(&cause) {
             text = format!("{text}: {cause}");
         }
+    }
+    if let Some(TaskError::TooLong { .. }) = error.downcast_ref() {
+        text += ", or give --cut";
     }
     if let Some(RecipeError::UnknownKey { place, .. }) = error.downcast_ref()
         && place == "data: "
@@ -79,6 +83,10 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<RecipeError>()
         || error.is::<DeviceError>()
         || error.is::<SamplingError>()
+        || matches!(
+            error.downcast_ref(),
+            Some(TaskError::NoGap { .. } | TaskError::NoHead { .. } | TaskError::TooLong { .. })
+        )
         || matches!(error.downcast_ref(), Some(HubError::Setting { .. }))
         || matches!(
             error.downcast_ref(),

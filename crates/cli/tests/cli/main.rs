@@ -6,5 +6,6 @@ mod hub;
 mod program;
 mod resume;
 mod screens;
+mod tasks;
 mod tokenize;
 mod training;

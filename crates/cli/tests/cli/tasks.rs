@@ -1,0 +1,241 @@
+//! `fill`, `classify`, `embed` and `convert`, on small models with drawn weights and tokenizers of the tests of `text`.
+
+use std::path::Path;
+
+use attentive::model::checkpoint::{self, SpecialTokens};
+use attentive::model::{Model, ModelConfig};
+use attentive::tensor::Device;
+use serde_json::{Value, json};
+
+use crate::program::{succeed, transcript};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Saves a BERT with this head, and the tokenizer of its vocabulary beside it.
+fn bert(folder: &Path, heads: &Value) {
+    let mut words = json!({
+        "vocabulary": 110, "length": 16, "width": 16, "role": "bidirectional", "head": "none", "initial_deviation": 0.4,
+        "embedding": { "types": 2, "norm": { "kind": "layer", "epsilon": 1e-12 } },
+        "positions": { "kind": "learned" },
+        "blocks": [{
+            "repeat": 2, "placement": "after", "norm": { "kind": "layer", "epsilon": 1e-12 },
+            "attention": { "kind": "full", "heads": 2, "bias": true, "output_bias": true },
+            "feed_forward": { "kind": "plain", "hidden_width": 24, "activation": "gelu" }
+        }]
+    });
+    let said = heads.as_object().unwrap().clone();
+    words.as_object_mut().unwrap().extend(said);
+    let config: ModelConfig = serde_json::from_value(words).unwrap();
+    let model = Model::new(&config, 7, &Device::flex()).unwrap();
+    checkpoint::save(folder, &model, &SpecialTokens::default()).unwrap();
+    assert_eq!(checkpoint::describe(folder).unwrap().model_type, "bert");
+    for name in [
+        "vocab.txt",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    ] {
+        let source = root().join("../text/tests/folders/bert_uncased").join(name);
+        std::fs::copy(source, folder.join(name)).unwrap();
+    }
+}
+
+fn masked() -> Value {
+    let transform = json!({ "activation": "gelu", "norm": { "kind": "layer", "epsilon": 1e-12 } });
+    json!({ "head": { "words": { "tied": true, "bias": true, "transform": transform } } })
+}
+
+fn classes() -> Value {
+    json!({ "pooler": { "from": "first", "map": {} }, "classes": { "classes": 3 } })
+}
+
+fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output = succeed(folder, arguments);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+#[test]
+fn gaps_are_filled_the_same_alone_and_in_a_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(&path.join("model"), &masked());
+    let texts = [
+        "the [MASK] is quick",
+        "a small robot and the [MASK] play in [MASK]",
+    ];
+    let both = lines(path, &["fill", "model", texts[0], texts[1], "--json"]);
+    for (text, found) in texts.iter().zip(&both) {
+        let alone = lines(path, &["fill", "model", text, "--json"]).remove(0);
+        assert_eq!(alone["text"], found["text"]);
+        let tokens = |found: &Value| -> Vec<String> {
+            let gaps = found["gaps"].as_array().unwrap().iter();
+            let candidates = gaps.flat_map(|gap| gap["candidates"].as_array().unwrap());
+            candidates.map(|it| it["token"].to_string()).collect()
+        };
+        assert_eq!(tokens(&alone), tokens(found));
+    }
+    assert_eq!(both[1]["gaps"].as_array().unwrap().len(), 2);
+    let first = &both[0]["gaps"][0]["candidates"];
+    let chances: Vec<f64> = (0..5)
+        .map(|i| first[i]["probability"].as_f64().unwrap())
+        .collect();
+    assert!(chances.is_sorted_by(|a, b| a >= b) && chances.iter().sum::<f64>() <= 1.0);
+}
+
+#[test]
+fn classes_add_up_and_pairs_differ_from_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(&path.join("model"), &classes());
+    std::fs::write(
+        path.join("pairs.tsv"),
+        "the dog\tis quick\nthe robot\tis not\n",
+    )
+    .unwrap();
+    let pairs = [
+        "classify",
+        "model",
+        "--pairs",
+        "--file",
+        "pairs.tsv",
+        "--json",
+    ];
+    let pairs = lines(path, &pairs);
+    let texts = lines(path, &["classify", "model", "the dog is quick", "--json"]);
+    let chances = |found: &Value| -> Vec<f64> {
+        let classes = found["classes"].as_array().unwrap().iter();
+        classes
+            .map(|it| it["probability"].as_f64().unwrap())
+            .collect()
+    };
+    for found in pairs.iter().chain(&texts) {
+        assert_eq!(chances(found).len(), 3);
+        assert!((chances(found).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+    assert_ne!(chances(&pairs[0]), chances(&texts[0]));
+}
+
+#[test]
+fn pictures_have_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let source = root().join("../../fixtures/models/vit");
+    std::fs::create_dir(path.join("vit")).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(source.join(name), path.join("vit").join(name)).unwrap();
+    }
+    let settings = json!({
+        "image_processor_type": "ViTImageProcessor", "do_resize": true, "size": { "height": 16, "width": 16 },
+        "resample": 2, "do_rescale": true, "rescale_factor": 1.0 / 255.0, "do_normalize": true,
+        "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]
+    });
+    std::fs::write(
+        path.join("vit/preprocessor_config.json"),
+        settings.to_string(),
+    )
+    .unwrap();
+    let pictures = root().join("../../fixtures/images/files");
+    let pictures = pictures.canonicalize().unwrap();
+    let png = std::fs::read_dir(&pictures)
+        .unwrap()
+        .map(|it| it.unwrap().path());
+    let mut png: Vec<_> = png
+        .filter(|it| it.extension().is_some_and(|it| it == "png"))
+        .collect();
+    png.sort();
+    let names: Vec<&str> = png.iter().take(3).map(|it| it.to_str().unwrap()).collect();
+    let found = lines(
+        path,
+        &[&["classify", "vit", "--json", "--batch", "2"], &names[..]].concat(),
+    );
+    assert_eq!(found.len(), 3);
+    assert!(
+        found
+            .iter()
+            .all(|it| it["classes"].as_array().unwrap().len() == 5)
+    );
+}
+
+#[test]
+fn vectors_have_length_one_and_are_most_like_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(
+        &path.join("model"),
+        &json!({ "pooler": { "from": "first", "map": {} } }),
+    );
+    let texts = ["the dog", "a small robot is quick", "to play"];
+    for pooling in ["mean", "cls", "last", "max"] {
+        let arguments = ["embed", "model", "--pooling", pooling, "--json"];
+        let found = lines(path, &[&arguments, &texts[..]].concat());
+        for line in &found {
+            let vector = line["vector"].as_array().unwrap();
+            let squares = vector.iter().map(|it| it.as_f64().unwrap().powi(2));
+            assert!((squares.sum::<f64>() - 1.0).abs() < 1e-6);
+        }
+        let alone = lines(path, &[&arguments, &texts[..1]].concat());
+        let close = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
+        let (a, b) = (&alone[0]["vector"], &found[0]["vector"]);
+        let (a, b) = (a.as_array().unwrap(), b.as_array().unwrap());
+        assert!(
+            a.iter().zip(b).all(|(a, b)| close(a, b)),
+            "padding changes {pooling}"
+        );
+    }
+    let rows = lines(
+        path,
+        &[&["embed", "model", "--similarity", "--json"], &texts[..]].concat(),
+    );
+    for (i, row) in rows.iter().enumerate() {
+        let own = row["similarities"][i].as_f64().unwrap();
+        assert!((own - 1.0).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn a_converted_model_gives_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(&path.join("model"), &masked());
+    let text = "the [MASK] is quick";
+    let before = lines(path, &["fill", "model", text, "--json"]);
+    succeed(
+        path,
+        &["convert", "model", "--out", "parts", "--shard-size", "4000"],
+    );
+    assert!(path.join("parts/model.safetensors.index.json").exists());
+    assert_eq!(lines(path, &["fill", "parts", text, "--json"]), before);
+    succeed(
+        path,
+        &["convert", "model", "--out", "ours", "--to", "attentive"],
+    );
+    let described = checkpoint::describe(&path.join("ours")).unwrap();
+    assert_eq!(described.model_type, "attentive");
+    assert_eq!(lines(path, &["fill", "ours", text, "--json"]), before);
+}
+
+#[test]
+fn mistakes_are_told_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(&path.join("gaps"), &masked());
+    bert(&path.join("classes"), &classes());
+    let long = "the dog ".repeat(20);
+    let calls: [&[&str]; 10] = [
+        &["fill", "gaps", "the dog"],
+        &["fill", "classes", "the [MASK]"],
+        &["fill", "gaps", &long],
+        &["fill", "gaps", "the [MASK]", "--top", "0"],
+        &["classify", "gaps", "the dog"],
+        &["classify", "classes", "the dog", "--pairs"],
+        &["classify", "classes", "--file", "missing.txt"],
+        &["embed", "nowhere", "the dog"],
+        &["convert", "gaps", "--out", "classes"],
+        &["convert", "gaps", "--out", "new", "--dtype", "int8"],
+    ];
+    let told: Vec<String> = calls.iter().map(|call| transcript(path, call)).collect();
+    insta::assert_snapshot!(told.join("\n\n"));
+}

@@ -13,6 +13,7 @@ mod bert_family;
 mod bert_generation;
 mod distilbert;
 mod error;
+mod generation;
 mod gpt2;
 mod heads;
 mod json;
@@ -35,6 +36,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
+pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use json::in_plain_words;
 pub use named::{INPUTS, Outputs, Wanted, forward};
 pub use replace_file::{replace_file, replace_file_with};
@@ -132,15 +134,6 @@ static FORMATS: [Format; 14] = [
     attentive::FORMAT,
 ];
 
-/// Ids with a meaning for generation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpecialTokens {
-    /// What a text starts with.
-    pub beginning: Option<u32>,
-    /// What ends a text.
-    pub end: Vec<u32>,
-}
-
 /// What a model folder says of its model, without the weights.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -150,6 +143,8 @@ pub struct Description {
     pub config: ModelConfig,
     /// Ids with a meaning for generation.
     pub special: SpecialTokens,
+    /// How its texts are to be made.
+    pub generation: GenerationSettings,
     /// What is listed as the last of the hidden states.
     pub last_state: LastState,
 }
@@ -193,7 +188,7 @@ pub fn save_again(
     description: &Description,
 ) -> Result<(), CheckpointError> {
     let (names, words) = expressing(model.config(), Some(description.model_type));
-    write_config(folder, words, &description.special)?;
+    write_config(folder, words, &description.special, &description.generation)?;
     write_weights(folder, model, &names)
 }
 
@@ -203,19 +198,22 @@ pub fn save_config(
     config: &ModelConfig,
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
-    write_config(folder, expressing(config, None).1, special)
+    let words = expressing(config, None).1;
+    write_config(folder, words, special, &GenerationSettings::default())
 }
 
 fn write_config(
     folder: &Path,
     mut words: Value,
     special: &SpecialTokens,
+    settings: &GenerationSettings,
 ) -> Result<(), CheckpointError> {
     words["torch_dtype"] = json!("float32");
     let mut generation = json!({});
     for words in [&mut words, &mut generation] {
-        json::write_special(words, special);
+        special.write(words);
     }
+    settings.write(&mut generation);
     std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {
         path: folder.to_owned(),
         source,
@@ -314,18 +312,13 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     config
         .validate()
         .map_err(|error| wrong(&path, error.to_string()))?;
-    let mut special = json::read_special(&words, SpecialTokens::default())
-        .map_err(|problem| wrong(&path, problem))?;
-    let generation = folder.join("generation_config.json");
-    if generation.exists() {
-        special = json::read_special(&json::read(&generation)?, special)
-            .map_err(|problem| wrong(&generation, problem))?;
-    }
+    let (special, generation) = generation::read(folder, &words)?;
     let names = format.names(architecture, &config);
     let description = Description {
         model_type: format.model_type,
         config,
         special,
+        generation,
         last_state: format.last_state,
     };
     Ok((names, description))

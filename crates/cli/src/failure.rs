@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use attentive::generation::{GenerationError, SamplingError};
+use attentive::generation::{GenerationError, SettingError};
 use attentive::tensor::DeviceError;
 use attentive::text::TextError;
 use attentive::training::{RecipeError, TrainingError};
@@ -77,13 +77,16 @@ fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<Usage>()
         || error.is::<RecipeError>()
         || error.is::<DeviceError>()
-        || error.is::<SamplingError>()
+        || error.is::<SettingError>()
         || matches!(
             error.downcast_ref(),
             Some(
-                GenerationError::Sampling(_)
+                GenerationError::Setting(_)
+                    | GenerationError::NoDecoder
                     | GenerationError::EmptyPrompt
+                    | GenerationError::EmptySource
                     | GenerationError::LongPrompt { .. }
+                    | GenerationError::LongSource { .. }
                     | GenerationError::UnknownId { .. }
             )
         )

@@ -7,6 +7,7 @@ mod info;
 mod recipes;
 mod tokenize;
 mod train;
+mod translate;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Some(Command::Train(arguments)) => train::run(arguments),
         Some(Command::Generate(arguments)) => generate::run(arguments),
+        Some(Command::Translate(arguments)) => translate::run(arguments),
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Forward(arguments)) => forward::run(arguments),
         Some(Command::Tokenize(arguments)) => tokenize::run(arguments),

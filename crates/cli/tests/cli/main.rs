@@ -6,3 +6,4 @@ mod resume;
 mod screens;
 mod tokenize;
 mod training;
+mod translate;

@@ -315,8 +315,8 @@ def vit_words(draws: Draws) -> Words:
     return {
         "hidden_size": heads * each, "num_hidden_layers": draws.depth(), "num_attention_heads": heads,
         "intermediate_size": draws.randint(3, 90), "hidden_act": draws.activation(), "layer_norm_eps": draws.epsilon(),
-        "image_size": size, "patch_size": patch, "num_channels": draws.choice([1, 2, 3, 4]), "qkv_bias": draws.flip(0.7), "num_labels": draws.labels(),
-        "pooler_output_size": draws.choice([None, draws.randint(2, 30)]),
+        "image_size": size, "patch_size": patch, "num_channels": draws.choice([1, 2, 3, 4]), "qkv_bias": draws.flip(0.7),
+        "num_labels": draws.labels(), "pooler_output_size": draws.choice([None, draws.randint(2, 30)]),
         "pooler_act": draws.choice(["tanh", "tanh", "relu", "gelu"]),
     }  # fmt: skip
 

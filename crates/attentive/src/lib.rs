@@ -17,7 +17,7 @@
 //! Load a model and continue a text:
 //!
 //! ```no_run
-//! use attentive::generation::{GenerationConfig, Sampling, generate};
+//! use attentive::generation::{GenerationConfig, Rules, Sampling, generate};
 //! use std::path::Path;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@
 //!     max_tokens: 100,
 //!     sampling: Sampling::default(),
 //!     stop: Vec::new(),
-//!     end: description.special.end,
+//!     rules: Rules::ending(description.special.end),
 //! };
 //! let prompt = tokenizer.encode("Once upon a time")?;
 //! let done = generate(&model, Some(&tokenizer), &prompt, &config, |piece| {

@@ -1,9 +1,13 @@
 //! The command line, as clap reads it.
 
+mod search;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use search::{EarlyStopping, SearchArguments, Translate};
 
 /// The largest number that a recipe, which is TOML, can hold.
 const LARGEST_SEED: u64 = i64::MAX as u64;
@@ -26,8 +30,10 @@ pub struct Arguments {
 pub enum Command {
     /// Train a model on built-in stories or on your own text.
     Train(Train),
-    /// Continue a text.
+    /// Continue a text, or answer one with an encoder-decoder.
     Generate(Generate),
+    /// Translate texts with an encoder-decoder.
+    Translate(Translate),
     /// Describe a model: architecture, sizes, parameters, memory, operations.
     Info(Info),
     /// One forward pass, from tensors to tensors, named as Hugging Face names them.
@@ -84,11 +90,12 @@ pub struct Train {
     pub json: bool,
 }
 
-/// Continue a text.
+/// Continue a text, or answer one with an encoder-decoder.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   attentive generate runs/stories --prompt \"Once upon a time\"
+  attentive generate bart-large-cnn --beams 4 < article.txt
   echo \"The little fox\" | attentive generate runs/stories --temperature 0.7 --top-k 20
   attentive generate runs/stories --ids 0,17,42 --temperature 0 --json
   attentive generate openai-community/gpt2 --prompt \"The meaning of life is\"
@@ -96,7 +103,7 @@ Examples:
 pub struct Generate {
     /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
-    /// The text to continue [default: standard input, if it is not a terminal]
+    /// The text to continue, or the encoder's source [default: standard input, if it is not a terminal]
     #[arg(
         long,
         value_name = "TEXT",
@@ -104,7 +111,7 @@ pub struct Generate {
         allow_hyphen_values = true
     )]
     pub prompt: Option<String>,
-    /// The token ids to continue, instead of a text
+    /// Token ids, instead of a text
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
     /// Give the text to the model as a user's message, in the model's own chat template, and show the answer
@@ -118,22 +125,18 @@ pub struct Generate {
         allow_hyphen_values = true
     )]
     pub system: Option<String>,
-    /// The most tokens to make
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 200,
-        allow_negative_numbers = true
-    )]
-    pub max_tokens: usize,
-    /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
-    pub temperature: f64,
+    /// The most tokens to make [default: the model's, or 200]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_tokens: Option<usize>,
+    #[command(flatten)]
+    pub search: SearchArguments,
+    /// How many of the texts that a search found are printed, best first [default: 1]
+    #[arg(long = "return", value_name = "N", allow_negative_numbers = true)]
+    pub returned: Option<usize>,
+    /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token [default: 0.8, or 0 for an
+    /// encoder-decoder unless other options of sampling are given]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
     /// Choose among the K likeliest tokens
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,

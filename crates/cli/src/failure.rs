@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use attentive::generation::{GenerationError, SamplingError};
+use attentive::generation::{GenerationError, SettingError};
 use attentive::hub::HubError;
 use attentive::tasks::TaskError;
 use attentive::tensor::DeviceError;
@@ -82,7 +82,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<Usage>()
         || error.is::<RecipeError>()
         || error.is::<DeviceError>()
-        || error.is::<SamplingError>()
+        || error.is::<SettingError>()
         || matches!(
             error.downcast_ref(),
             Some(TaskError::NoGap { .. } | TaskError::NoHead { .. } | TaskError::TooLong { .. })
@@ -91,9 +91,12 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || matches!(
             error.downcast_ref(),
             Some(
-                GenerationError::Sampling(_)
+                GenerationError::Setting(_)
+                    | GenerationError::NoDecoder
                     | GenerationError::EmptyPrompt
+                    | GenerationError::EmptySource
                     | GenerationError::LongPrompt { .. }
+                    | GenerationError::LongSource { .. }
                     | GenerationError::UnknownId { .. }
             )
         )

@@ -1,8 +1,9 @@
 //! What the program reads besides files of the library: standard input and recipes.
 
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use crate::failure::Usage;
 
@@ -23,6 +24,15 @@ pub fn lines_of_standard_input() -> Result<Vec<String>> {
     let text = standard_input()?.ok_or_else(|| {
         Usage("there is no text; give one, or pipe lines into standard input".to_owned())
     })?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// The lines of a file.
+pub fn lines_of_file(path: &Path) -> Result<Vec<String>> {
+    let place = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|error| anyhow!("{place} cannot be read ({error}); check the path"))?;
+    let text = utf8(&place, bytes)?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 

@@ -12,6 +12,7 @@ mod output;
 mod plot;
 mod progress;
 mod sample;
+mod search;
 
 use std::io::Write;
 use std::process::ExitCode;

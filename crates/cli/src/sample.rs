@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use attentive::generation::{GenerationConfig, Piece, Sampling, generate};
+use attentive::generation::{GenerationConfig, Piece, Rules, Sampling, generate};
 use attentive::training::Trainer;
 
 /// A text by the trained model.
@@ -83,7 +83,7 @@ fn continuation(trainer: &Trainer, prompt: &[u32], stop: &AtomicBool) -> Result<
             ..Sampling::default()
         },
         stop: Vec::new(),
-        end: tokenizer.end_of_text().into_iter().collect(),
+        rules: Rules::ending(tokenizer.end_of_text().into_iter().collect()),
     };
     let go_on = |_: Piece| match stop.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),

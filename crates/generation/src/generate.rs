@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 
 use attentive_model::Model;
-use attentive_text::{TextError, TextStream, Tokenizer};
+use attentive_text::{TextStream, Tokenizer};
 
-use crate::{Sampling, SamplingError, Session, StopStrings};
+use crate::check::padding;
+use crate::rules::Place;
+use crate::{GenerationError, Rules, Sampling, Session, StopStrings, check, encode};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +18,8 @@ pub struct GenerationConfig {
     pub sampling: Sampling,
     /// Strings that end the text; they are not part of it.
     pub stop: Vec<String>,
-    /// Tokens that end the text; they are not part of it.
-    pub end: Vec<u32>,
+    /// What the model's files ask of every text.
+    pub rules: Rules,
 }
 
 /// What was generated.
@@ -38,7 +40,7 @@ pub enum StopReason {
     End,
     /// A stop string.
     Stop,
-    /// As many tokens as were asked for.
+    /// As many tokens as were asked for, or as the model can make.
     Length,
     /// Whoever was shown the text wanted no more.
     Unwanted,
@@ -53,70 +55,8 @@ pub struct Piece<'t> {
     pub text: &'t str,
 }
 
-/// Why nothing can be generated.
-#[derive(Debug, thiserror::Error)]
-pub enum GenerationError {
-    /// A sampling setting is out of its range.
-    #[error(transparent)]
-    Sampling(#[from] SamplingError),
-    /// The prompt has no tokens.
-    #[error(
-        "the prompt is empty, and the model has no token that a text begins with; give a prompt"
-    )]
-    EmptyPrompt,
-    /// The prompt is too long.
-    #[error("the prompt has {tokens} tokens and the model reads at most {length}; shorten it")]
-    LongPrompt {
-        /// Tokens of the prompt.
-        tokens: usize,
-        /// The model's length.
-        length: usize,
-    },
-    /// A token of the prompt does not exist.
-    #[error("token id {id} is outside the vocabulary of {vocabulary}; use 0 to {}", vocabulary - 1)]
-    UnknownId {
-        /// The id.
-        id: u32,
-        /// The model's vocabulary.
-        vocabulary: usize,
-    },
-    /// The tokenizer has tokens that the model lacks.
-    #[error(
-        "the tokenizer has {tokenizer} tokens and the model only {model}; use the tokenizer that the model was trained with"
-    )]
-    LargeTokenizer {
-        /// Tokens of the tokenizer.
-        tokenizer: usize,
-        /// The model's vocabulary.
-        model: usize,
-    },
-    /// The model is broken.
-    #[error("the model gives scores that are not numbers; its weights are broken")]
-    NotANumber,
-    /// The tokens cannot be made text.
-    #[error(transparent)]
-    Text(#[from] TextError),
-}
-
-/// Whether `prompt` can be continued with these settings.
-pub fn check(
-    model: &Model,
-    tokenizer: Option<&Tokenizer>,
-    prompt: &[u32],
-    config: &GenerationConfig,
-) -> Result<(), GenerationError> {
-    config.sampling.validate()?;
-    let vocabulary = model.config().vocabulary;
-    match tokenizer.map(Tokenizer::vocabulary) {
-        Some(tokens) if tokens > vocabulary => Err(GenerationError::LargeTokenizer {
-            tokenizer: tokens,
-            model: vocabulary,
-        }),
-        _ => check_prompt(model, prompt),
-    }
-}
-
-/// Continues `prompt`, handing each piece to `show` as it comes, which may end the text by breaking.
+/// Continues `prompt`, handing each piece to `show` as it comes, which may end the text by breaking. A model with an encoder
+/// reads the prompt there and writes a text of its own.
 ///
 /// Without a tokenizer there are only ids, and stop strings are never met.
 pub fn generate(
@@ -128,7 +68,7 @@ pub fn generate(
 ) -> Result<Generated, GenerationError> {
     check(model, tokenizer, prompt, config)?;
     let possible = tokenizer.map_or(model.config().vocabulary, Tokenizer::vocabulary);
-    let mut session = Session::new(model);
+    let (mut session, mut unread, most) = begin(model, prompt, config)?;
     let mut stream = tokenizer.map(TextStream::new);
     let mut stops = StopStrings::new(&config.stop);
     let mut generated = Generated {
@@ -136,13 +76,21 @@ pub fn generate(
         text: String::new(),
         reason: StopReason::Length,
     };
-    let mut unread = prompt.to_vec();
-    while generated.ids.len() < config.max_tokens {
+    while generated.ids.len() < most {
         let mut logits = session.read(&unread);
         // A model may have spare entries at the end of its vocabulary, which stand for no text.
         logits[possible..].fill(f32::NEG_INFINITY);
+        let place = Place {
+            seen: session.ids(),
+            made: generated.ids.len(),
+            most,
+        };
+        config.rules.apply(&mut logits, place);
+        if logits.iter().all(|score| *score == f32::NEG_INFINITY) {
+            return Err(GenerationError::NothingAllowed);
+        }
         let id = config.sampling.choose(logits, session.ids())?;
-        if config.end.contains(&id) {
+        if config.rules.end.contains(&id) {
             generated.reason = StopReason::End;
             break;
         }
@@ -182,23 +130,17 @@ pub fn generate(
     Ok(generated)
 }
 
-fn check_prompt(model: &Model, prompt: &[u32]) -> Result<(), GenerationError> {
-    let config = model.config();
-    if prompt.is_empty() {
-        return Err(GenerationError::EmptyPrompt);
+/// A session, the tokens to read first, and the most tokens that can be made.
+fn begin<'m>(
+    model: &'m Model,
+    prompt: &[u32],
+    config: &GenerationConfig,
+) -> Result<(Session<'m>, Vec<u32>, usize), GenerationError> {
+    if model.config().encoder.is_none() {
+        return Ok((Session::new(model), prompt.to_vec(), config.max_tokens));
     }
-    if prompt.len() > config.length {
-        return Err(GenerationError::LongPrompt {
-            tokens: prompt.len(),
-            length: config.length,
-        });
-    }
-    let vocabulary = config.vocabulary;
-    match prompt.iter().find(|id| **id as usize >= vocabulary) {
-        Some(id) => Err(GenerationError::UnknownId {
-            id: *id,
-            vocabulary,
-        }),
-        None => Ok(()),
-    }
+    let memory = encode(model, &[prompt.to_vec()], padding(model, &config.rules));
+    let start = config.rules.start.ok_or(GenerationError::NoStart)?;
+    let most = config.max_tokens.min(model.config().length);
+    Ok((Session::over(model, memory), vec![start], most))
 }

@@ -4,8 +4,8 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::GenerationError;
 use crate::filters::{penalize_repetition, softmax, top_k, top_p};
+use crate::{GenerationError, SettingError};
 
 /// The last byte of the generators' keys: tells these draws from those of other purposes with the same seed, such as
 /// the windows of training (1) and the weights and dropout (0).
@@ -38,18 +38,6 @@ impl Default for Sampling {
     }
 }
 
-/// A setting out of its range.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name}: {value} is out of range; use {range}")]
-pub struct SamplingError {
-    /// The setting.
-    pub name: &'static str,
-    /// Its value.
-    pub value: f64,
-    /// The values that work.
-    pub range: &'static str,
-}
-
 impl Sampling {
     /// Always the highest score.
     pub fn greedy() -> Self {
@@ -60,9 +48,9 @@ impl Sampling {
     }
 
     /// Whether every setting is in its range.
-    pub fn validate(&self) -> Result<(), SamplingError> {
+    pub fn validate(&self) -> Result<(), SettingError> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        let checks = [
+        SettingError::first([
             (
                 "temperature",
                 self.temperature,
@@ -87,11 +75,7 @@ impl Sampling {
                 positive(self.repetition_penalty),
                 "more than 0",
             ),
-        ];
-        match checks.into_iter().find(|(_, _, fits, _)| !fits) {
-            Some((name, value, _, range)) => Err(SamplingError { name, value, range }),
-            None => Ok(()),
-        }
+        ])
     }
 
     /// The next token, given its scores and all tokens before it. A function of the seed and of how many there are.

@@ -1,14 +1,13 @@
-//! A model and the tokens it has read, with the cache that spares reading them again where one can serve.
+//! A model and the tokens it has read: one sequence in the making.
 
-use attentive_model::{Cache, Extras, Input, Model};
-use burn::tensor::{Int, Tensor, TensorData};
+use attentive_model::{Extras, Input, Memory, Model};
+
+use crate::sequences::{Sequences, ids};
 
 /// One sequence in the making.
 #[derive(Debug)]
 pub struct Session<'m> {
-    model: &'m Model,
-    /// None where a layer can have no cache: then all is read again for each token.
-    cache: Option<Cache>,
+    sequences: Sequences<'m>,
     ids: Vec<u32>,
     /// Where in `ids` the sequence begins that the model sees.
     start: usize,
@@ -17,9 +16,17 @@ pub struct Session<'m> {
 impl<'m> Session<'m> {
     /// A session that has read nothing.
     pub fn new(model: &'m Model) -> Self {
+        Self::of(Sequences::new(model, None))
+    }
+
+    /// A session of a decoder that looks at `memory`: what [`encode`] made of a source, or states from elsewhere.
+    pub fn over(model: &'m Model, memory: Memory) -> Self {
+        Self::of(Sequences::new(model, Some(memory)))
+    }
+
+    fn of(sequences: Sequences<'m>) -> Self {
         Self {
-            model,
-            cache: model.config().cacheable().then(Cache::new),
+            sequences,
             ids: Vec::new(),
             start: 0,
         }
@@ -33,38 +40,51 @@ impl<'m> Session<'m> {
     /// Reads more tokens and gives the scores of the one after them.
     ///
     /// When the model's length is reached, the session goes on with the newer half of the sequence read afresh: the
-    /// model then sees a shorter past, as it did at the beginnings of its training windows.
+    /// model then sees a shorter past, as it did at the beginnings of its training windows. A decoder that looks at a memory
+    /// never saw such a thing, and ends there.
     ///
     /// # Panics
-    /// When given no tokens, or more at once than the model's length.
+    /// When given no tokens, or more at once than the model's length, or in all where it looks at a memory.
     pub fn read(&mut self, ids: &[u32]) -> Vec<f32> {
-        let length = self.model.config().length;
+        let length = self.sequences.model().config().length;
         assert!(
             (1..=length).contains(&ids.len()),
             "session: cannot read {} tokens at once with length {length}",
             ids.len()
         );
         self.ids.extend_from_slice(ids);
-        let mut unread = self.ids.len() - ids.len();
-        if self.ids.len() - self.start > length {
-            self.start = self.ids.len() - (length / 2).max(ids.len());
-            self.cache = self.cache.take().map(|_| Cache::new());
-            unread = self.start;
+        if self.ids.len() - self.start <= length {
+            return self.sequences.read(&[ids.to_vec()]);
         }
-        if self.cache.is_none() {
-            unread = self.start;
-        }
-        let unread = &self.ids[unread..];
-        let numbers: Vec<i64> = unread.iter().map(|id| i64::from(*id)).collect();
-        let data = TensorData::new(numbers, [1, unread.len()]);
-        let input = Input::new(Tensor::<2, Int>::from_data(data, &self.model.device()));
-        let extras = Extras {
-            cache: self.cache.as_mut(),
-            ..Extras::default()
-        };
-        let hidden = self.model.hidden(input, extras).states;
-        let last = hidden.narrow(1, unread.len() - 1, 1);
-        let logits = self.model.words(last).into_data();
-        logits.try_to_vec::<f32>().expect("logits are f32")
+        assert!(
+            !self.sequences.has_memory(),
+            "session: {} tokens are more than length {length}, and the decoder looks at a memory",
+            self.ids.len()
+        );
+        self.start = self.ids.len() - (length / 2).max(ids.len());
+        self.sequences.restart();
+        self.sequences.read(&[self.ids[self.start..].to_vec()])
     }
+}
+
+/// What the model's encoder makes of sources, side by side. Shorter ones are filled up with `padding` (an id of the encoder's
+/// vocabulary), which nobody then sees.
+///
+/// # Panics
+/// When the model has no encoder, or there are no sources.
+pub fn encode(model: &Model, sources: &[Vec<u32>], padding: u32) -> Memory {
+    let longest = sources.iter().map(Vec::len).max();
+    let longest = longest.expect("encode: there are no sources");
+    let filled = |source: &Vec<u32>| {
+        let mut row = source.clone();
+        row.resize(longest, padding);
+        row
+    };
+    let rows: Vec<Vec<u32>> = sources.iter().map(filled).collect();
+    let even = sources.iter().all(|source| source.len() == longest);
+    let input = Input {
+        keys: (!even).then(|| sources.iter().map(|source| 0..source.len()).collect()),
+        ..Input::new(ids(&rows, model))
+    };
+    model.encode(input, Extras::default())
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use attentive_generation::{GenerationConfig, Sampling, Session, StopReason, generate};
+use attentive_generation::{GenerationConfig, Rules, Sampling, Session, StopReason, generate};
 use attentive_model::checkpoint::{self, TensorFile};
 use attentive_model::{Extras, Input, Model};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -52,7 +52,7 @@ fn greedy_ids_are_those_of_transformers_with_and_without_the_cache() {
             max_tokens: expected.len() - prompt.len(),
             sampling: Sampling::greedy(),
             stop: Vec::new(),
-            end: Vec::new(),
+            rules: Rules::default(),
         };
         let cached = generate(
             &model,
@@ -125,7 +125,7 @@ fn an_end_token_ends_the_text_and_is_not_part_of_it() {
         max_tokens: 32,
         sampling: Sampling::greedy(),
         stop: Vec::new(),
-        end: vec![end],
+        rules: Rules::ending(vec![end]),
     };
     let done = generate(
         &model,
@@ -146,7 +146,7 @@ fn what_is_shown_may_end_the_text() {
         max_tokens: 32,
         sampling: Sampling::greedy(),
         stop: Vec::new(),
-        end: Vec::new(),
+        rules: Rules::default(),
     };
     let prompt = ids(&file, "prompt_ids");
     let done = generate(&model, None, &prompt, &config, |_| ControlFlow::Break(())).unwrap();

@@ -2,6 +2,8 @@
 //! attention: growing keys and values, those within a window, the inputs of the last segment, or the other sequence's keys
 //! and values.
 
+mod select;
+
 use attentive_tensor::LinearState;
 use burn::tensor::Tensor;
 
@@ -10,6 +12,8 @@ use burn::tensor::Tensor;
 pub struct Cache {
     layers: Vec<Layer>,
     length: usize,
+    /// Which row of the batch at first each row was, and so whose memory it looks at; empty until rows are chosen anew.
+    looked_at: Vec<usize>,
 }
 
 /// What one layer keeps, of its own sequence and of the one that it looks at.

@@ -38,6 +38,8 @@ fn check_round_trip(model: &Model, model_type: &str) {
     let special = SpecialTokens {
         beginning: Some(1),
         end: vec![2, 3],
+        decoder_start: Some(4),
+        padding: Some(5),
     };
     checkpoint::save(folder.path(), model, &special).unwrap();
     let (back, description) = checkpoint::load(folder.path(), &Device::flex()).unwrap();

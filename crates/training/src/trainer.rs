@@ -312,6 +312,7 @@ impl Trainer {
         let special = SpecialTokens {
             beginning: end,
             end: end.into_iter().collect(),
+            ..SpecialTokens::default()
         };
         checkpoint::save_config(folder, &self.recipe.model, &special)?;
         let path = folder.join("tokenizer.json");

@@ -1,39 +1,30 @@
 //! `attentive generate MODEL`
 
-use std::io::Write;
-use std::ops::ControlFlow;
+mod write;
+
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use attentive::companions;
-use attentive::generation::{GenerationConfig, Piece, Sampling, StopReason, check, generate};
+use attentive::generation::{
+    BeamConfig, GenerationConfig, Rules, Sampling, check, check_prompt, check_tokenizer,
+};
 use attentive::hub::Wanted;
 use attentive::model::{Model, checkpoint};
 use attentive::text::{ChatEnd, ChatMessage, Tokenizer};
-use serde_json::json;
 
 use crate::arguments::Generate;
 use crate::failure::Usage;
 use crate::input::standard_input;
 use crate::model_folder;
+use crate::search::{beam_config, most_tokens};
+use write::{Task, write_found, write_sampled};
 
-/// Continues a text, streaming it.
+/// Continues a text, streaming it, or searches for the likeliest one.
 pub fn run(arguments: Generate) -> Result<ExitCode> {
-    let sampling = Sampling {
-        temperature: arguments.temperature,
-        top_k: arguments.top_k,
-        top_p: arguments.top_p,
-        repetition_penalty: arguments.repetition_penalty,
-        seed: arguments.seed.unwrap_or_else(another_seed),
-    };
-    sampling.validate()?;
-    if arguments.stop.iter().any(String::is_empty) {
-        let sentence =
-            "--stop: an empty string would end every text at once; give a string or leave it out";
-        return Err(Usage(sentence.to_owned()).into());
-    }
+    check_options(&arguments)?;
     let device = attentive::tensor::device(&arguments.device.device)?;
     let folder = model_folder::find(&arguments.model, Wanted::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
@@ -46,77 +37,127 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         shown,
         ids: mut prompt,
     } = read_prompt(&arguments, &folder, tokenizer.as_ref())?;
-    if prompt.is_empty() {
+    let has_encoder = model.config().encoder.is_some();
+    if prompt.is_empty() && !has_encoder {
         prompt.extend(description.special.beginning);
     }
-    let config = GenerationConfig {
-        max_tokens: arguments.max_tokens,
-        sampling,
-        stop: arguments.stop,
-        end: description.special.end,
+    // A decoder that looks at an encoder begins with one token.
+    let before = if has_encoder { 1 } else { prompt.len() };
+    let settings = &description.generation;
+    let rules = Rules::of_folder(&description.special, settings, before);
+    let max_tokens = most_tokens(arguments.max_tokens, settings, before);
+    let of_folder = settings
+        .beams
+        .filter(|_| sampling_option(&arguments).is_none());
+    let beams = arguments.search.beams.or(of_folder).unwrap_or(1);
+    check_tokenizer(&model, tokenizer.as_ref())?;
+    let task = Task {
+        model: &model,
+        tokenizer: tokenizer.as_ref(),
+        text: &text,
+        shown: &shown,
+        prompt: &prompt,
+        as_json: arguments.json,
     };
-    // Nothing is shown of a prompt that cannot be continued.
-    check(&model, tokenizer.as_ref(), &prompt, &config)?;
-    let mut out = std::io::stdout().lock();
-    if !arguments.json {
-        stream(
-            &mut out,
-            &model,
-            tokenizer.as_ref(),
-            (&shown, &prompt),
-            &config,
-        )?;
+    if beams == 1 {
+        check_search_options(&arguments)?;
+        let config = GenerationConfig {
+            max_tokens,
+            sampling: sampling(&arguments, &model),
+            stop: arguments.stop,
+            rules,
+        };
+        // Nothing is shown of a prompt that cannot be continued.
+        check(&model, tokenizer.as_ref(), &prompt, &config)?;
+        write_sampled(&task, &config)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let started = Instant::now();
-    let go_on = |_: Piece| ControlFlow::Continue(());
-    let done = generate(&model, tokenizer.as_ref(), &prompt, &config, go_on)?;
-    let words = json!({
-        "prompt": text,
-        "prompt_ids": prompt,
-        "ids": done.ids,
-        "text": done.text,
-        "stop_reason": match done.reason {
-            StopReason::End => "end",
-            StopReason::Stop => "stop",
-            StopReason::Length => "length",
-            StopReason::Unwanted => "unwanted",
-        },
-        "seed": config.sampling.seed,
-        "tokens_per_second": done.ids.len() as f64 / started.elapsed().as_secs_f64(),
-    });
-    writeln!(out, "{words}")?;
+    if !arguments.stop.is_empty() {
+        let sentence = "--stop ends a text while it is written, which a search cannot do; give --beams 1 or leave it out";
+        return Err(Usage(sentence.to_owned()).into());
+    }
+    let config = BeamConfig {
+        returned: arguments.returned.unwrap_or(1),
+        repetition_penalty: arguments.repetition_penalty,
+        possible: tokenizer.as_ref().map(Tokenizer::vocabulary),
+        ..beam_config(&arguments.search, &description, beams, max_tokens, rules)
+    };
+    config.validate()?;
+    check_prompt(&model, &prompt)?;
+    write_found(&task, &config)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the prompt and what follows it, as it comes: as text with a tokenizer, as ids without. Ends at once when
-/// nobody reads it any more.
-fn stream(
-    out: &mut impl Write,
-    model: &Model,
-    tokenizer: Option<&Tokenizer>,
-    (text, prompt): (&str, &[u32]),
-    config: &GenerationConfig,
-) -> Result<()> {
-    if tokenizer.is_some() {
-        write!(out, "{text}")?;
-        out.flush()?;
+fn sampling(arguments: &Generate, model: &Model) -> Sampling {
+    // What an encoder reads mostly asks for one right answer.
+    let careful = model.config().encoder.is_some() && sampling_option(arguments).is_none();
+    let temperature = if careful { 0.0 } else { 0.8 };
+    Sampling {
+        temperature: arguments.temperature.unwrap_or(temperature),
+        top_k: arguments.top_k,
+        top_p: arguments.top_p,
+        repetition_penalty: arguments.repetition_penalty,
+        seed: arguments.seed.unwrap_or_else(another_seed),
     }
-    let mut shown = Ok(());
-    generate(model, tokenizer, prompt, config, |piece| {
-        shown = match piece.id.filter(|_| tokenizer.is_none()) {
-            Some(id) => write!(out, "{id} "),
-            None => write!(out, "{}", piece.text),
-        }
-        .and_then(|()| out.flush());
-        match shown {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
-    })?;
-    shown?;
-    writeln!(out)?;
-    Ok(())
+}
+
+/// The first option that was given for drawing tokens at random.
+fn sampling_option(arguments: &Generate) -> Option<&'static str> {
+    let options = [
+        ("--temperature", arguments.temperature.is_some()),
+        ("--top-k", arguments.top_k.is_some()),
+        ("--top-p", arguments.top_p.is_some()),
+        ("--seed", arguments.seed.is_some()),
+    ];
+    options
+        .into_iter()
+        .find(|(_, given)| *given)
+        .map(|(name, _)| name)
+}
+
+/// Refuses options that contradict each other or mean nothing, whatever the model.
+fn check_options(arguments: &Generate) -> Result<()> {
+    let sampling = Sampling {
+        temperature: arguments.temperature.unwrap_or(0.0),
+        top_k: arguments.top_k,
+        top_p: arguments.top_p,
+        repetition_penalty: arguments.repetition_penalty,
+        seed: 0,
+    };
+    sampling.validate()?;
+    if arguments.stop.iter().any(String::is_empty) {
+        let sentence =
+            "--stop: an empty string would end every text at once; give a string or leave it out";
+        return Err(Usage(sentence.to_owned()).into());
+    }
+    match (arguments.search.beams, sampling_option(arguments)) {
+        (Some(2..), Some(option)) => Err(Usage(format!(
+            "--beams searches for the likeliest text and {option} is for drawing one at random; leave one of them out"
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses options of searches where none is made.
+fn check_search_options(arguments: &Generate) -> Result<(), Usage> {
+    let options = [
+        (
+            "--length-penalty",
+            arguments.search.length_penalty.is_some(),
+        ),
+        (
+            "--early-stopping",
+            arguments.search.early_stopping.is_some(),
+        ),
+        ("--return", arguments.returned.is_some()),
+    ];
+    match options.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Usage(format!(
+            "{option} is for searches with several beams; give --beams 4, or leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn no_tokenizer(folder: &Path, what: &str) -> Usage {

@@ -12,6 +12,7 @@ mod reading;
 mod recipes;
 mod tokenize;
 mod train;
+mod translate;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Some(Command::Train(arguments)) => train::run(arguments),
         Some(Command::Generate(arguments)) => generate::run(arguments),
+        Some(Command::Translate(arguments)) => translate::run(arguments),
         Some(Command::Info(arguments)) => info::run(arguments),
         Some(Command::Forward(arguments)) => forward::run(arguments),
         Some(Command::Fill(arguments)) => fill::run(arguments),

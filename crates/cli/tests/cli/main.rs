@@ -9,3 +9,4 @@ mod screens;
 mod tasks;
 mod tokenize;
 mod training;
+mod translate;

@@ -14,6 +14,7 @@ fn help() {
     for command in [
         "train",
         "generate",
+        "translate",
         "info",
         "forward",
         "tokenize",

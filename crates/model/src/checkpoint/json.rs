@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{CheckpointError, SpecialTokens};
+use super::CheckpointError;
 use crate::ModelConfig;
 
 /// Reads a JSON object.
@@ -73,38 +73,6 @@ pub fn in_plain_words(message: &str) -> String {
         other => other,
     };
     format!("{found}, expected {expected}")
-}
-
-/// The special ids that `words` names; those that it leaves out come from `fallback`.
-pub fn read_special(words: &Value, fallback: SpecialTokens) -> Result<SpecialTokens, String> {
-    let ids = |name: &str| -> Result<Vec<u32>, String> {
-        let values = match &words[name] {
-            Value::Null => &[],
-            Value::Array(values) => values.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        let id = |value: &Value| {
-            let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-            id.ok_or_else(|| format!("{name}: {value} is not a token id; use whole numbers"))
-        };
-        values.iter().map(id).collect()
-    };
-    let end = ids("eos_token_id")?;
-    let beginning = ids("bos_token_id")?.first().copied();
-    Ok(SpecialTokens {
-        beginning: beginning.or(fallback.beginning),
-        end: if end.is_empty() { fallback.end } else { end },
-    })
-}
-
-/// Adds the special ids to `words`.
-pub fn write_special(words: &mut Value, special: &SpecialTokens) {
-    words["bos_token_id"] = json!(special.beginning);
-    words["eos_token_id"] = match special.end.as_slice() {
-        [] => Value::Null,
-        [one] => json!(one),
-        several => json!(several),
-    };
 }
 
 /// Adds the numbers of classes or labels to `words`, as names without a meaning.

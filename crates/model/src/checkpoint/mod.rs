@@ -13,6 +13,7 @@ mod bert_family;
 mod bert_generation;
 mod distilbert;
 mod error;
+mod generation;
 mod gguf;
 mod gpt2;
 mod heads;
@@ -43,6 +44,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
+pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{INPUTS, Outputs, Wanted, forward};
@@ -166,15 +168,6 @@ static FORMATS: [Format; 18] = [
     attentive::FORMAT,
 ];
 
-/// Ids with a meaning for generation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpecialTokens {
-    /// What a text starts with.
-    pub beginning: Option<u32>,
-    /// What ends a text.
-    pub end: Vec<u32>,
-}
-
 /// What a model folder says of its model, without the weights.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -184,6 +177,8 @@ pub struct Description {
     pub config: ModelConfig,
     /// Ids with a meaning for generation.
     pub special: SpecialTokens,
+    /// How its texts are to be made.
+    pub generation: GenerationSettings,
     /// What is listed as the last of the hidden states.
     pub last_state: LastState,
     /// The names of classes or labels, where the folder has names for them.
@@ -298,18 +293,13 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     config
         .validate()
         .map_err(|error| wrong(&path, error.to_string()))?;
-    let mut special = json::read_special(&words, SpecialTokens::default())
-        .map_err(|problem| wrong(&path, problem))?;
-    let generation = folder.join("generation_config.json");
-    if generation.exists() {
-        special = json::read_special(&json::read(&generation)?, special)
-            .map_err(|problem| wrong(&generation, problem))?;
-    }
+    let (special, generation) = generation::read(folder, &words)?;
     let names = format.names(architecture, &config);
     let description = Description {
         model_type: format.model_type,
         config,
         special,
+        generation,
         last_state: format.last_state,
         labels: json::label_names(&words),
     };

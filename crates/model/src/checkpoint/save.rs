@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::table::Names;
 use super::{
-    CheckpointError, Description, SpecialTokens, attentive, expressing, json as words_of,
-    model_tensors, replace_file, write_tensors,
+    CheckpointError, Description, GenerationSettings, SpecialTokens, attentive, expressing,
+    json as words_of, model_tensors, replace_file, write_tensors,
 };
 use crate::{Model, ModelConfig};
 
@@ -104,7 +104,8 @@ pub fn convert(
             .expect("our own format can express every config"),
     };
     words_of::write_label_names(&mut words, &description.labels);
-    write_config(folder, words, &description.special, options.numbers)?;
+    let said = (&description.special, &description.generation);
+    write_config(folder, words, said, options.numbers)?;
     write_weights(folder, model, &names, options)
 }
 
@@ -115,7 +116,8 @@ pub fn save_config(
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let words = expressing(config, None).1;
-    write_config(folder, words, special, SavedNumbers::Float32)
+    let said = (special, &GenerationSettings::default());
+    write_config(folder, words, said, SavedNumbers::Float32)
 }
 
 /// Saves the weights of a model folder.
@@ -129,7 +131,7 @@ pub fn save_weights(folder: &Path, model: &Model) -> Result<(), CheckpointError>
 fn write_config(
     folder: &Path,
     mut words: Value,
-    special: &SpecialTokens,
+    (special, settings): (&SpecialTokens, &GenerationSettings),
     numbers: SavedNumbers,
 ) -> Result<(), CheckpointError> {
     // The first is what versions before 5 read.
@@ -138,8 +140,9 @@ fn write_config(
     }
     let mut generation = json!({});
     for words in [&mut words, &mut generation] {
-        words_of::write_special(words, special);
+        special.write(words);
     }
+    settings.write(&mut generation);
     std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {
         path: folder.to_owned(),
         source,

@@ -131,6 +131,11 @@ fn what_is_saved_is_what_was_loaded() {
             golden.model.config().canonical(),
             "{name}"
         );
+        assert_eq!(description.special, golden.description.special, "{name}");
+        assert_eq!(
+            description.generation, golden.description.generation,
+            "{name}"
+        );
         let theirs = TensorFile::of_folder(&folder(name)).unwrap();
         let ours = TensorFile::of_folder(&place).unwrap();
         let tensors = |file: &TensorFile| -> BTreeMap<String, Vec<usize>> {

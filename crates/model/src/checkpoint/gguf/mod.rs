@@ -16,7 +16,9 @@ use attentive_formats::gguf::Metadata;
 use burn::tensor::Device;
 
 use super::table::{Names, Row, Table};
-use super::{CheckpointError, Description, LastState, SpecialTokens, TensorFile};
+use super::{
+    CheckpointError, Description, GenerationSettings, LastState, SpecialTokens, TensorFile,
+};
 use crate::{Model, ModelConfig};
 use keys::Keys;
 
@@ -89,6 +91,7 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
         model_type: architecture.name,
         config,
         special: special(&metadata).map_err(wrong)?,
+        generation: GenerationSettings::default(),
         last_state: LastState::Normed,
         labels: Vec::new(),
     };
@@ -128,5 +131,6 @@ fn special(metadata: &Metadata) -> Result<SpecialTokens, String> {
     Ok(SpecialTokens {
         beginning: id("bos")?,
         end,
+        ..SpecialTokens::default()
     })
 }

@@ -1,0 +1,128 @@
+//! What `attentive generate` prints.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use anyhow::Result;
+use attentive::generation::{
+    Beam, BeamConfig, GenerationConfig, Piece, StopReason, beam_search, generate,
+};
+use attentive::model::Model;
+use attentive::text::Tokenizer;
+use serde_json::{Value, json};
+
+/// What is to be continued, or answered by an encoder-decoder.
+pub struct Task<'a> {
+    pub model: &'a Model,
+    pub tokenizer: Option<&'a Tokenizer>,
+    /// The prompt; empty if ids were given.
+    pub text: &'a str,
+    /// What of it may stand before what is made of it.
+    pub shown: &'a str,
+    pub prompt: &'a [u32],
+    pub as_json: bool,
+}
+
+impl Task<'_> {
+    /// What stands before a text that is shown: the text that it continues.
+    fn shown_before(&self) -> &str {
+        let continued = self.tokenizer.is_some() && self.model.config().encoder.is_none();
+        if continued { self.shown } else { "" }
+    }
+
+    fn text_of(&self, ids: &[u32]) -> Result<String> {
+        Ok(match self.tokenizer {
+            Some(tokenizer) => tokenizer.decode(ids)?,
+            None => String::new(),
+        })
+    }
+}
+
+/// Makes a text token by token: streamed, or as JSON at the end.
+pub fn write_sampled(task: &Task, config: &GenerationConfig) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    if !task.as_json {
+        return stream(&mut out, task, config);
+    }
+    let started = Instant::now();
+    let go_on = |_: Piece| ControlFlow::Continue(());
+    let done = generate(task.model, task.tokenizer, task.prompt, config, go_on)?;
+    let words = json!({
+        "prompt": task.text,
+        "prompt_ids": task.prompt,
+        "ids": done.ids,
+        "text": done.text,
+        "stop_reason": reason(done.reason),
+        "seed": config.sampling.seed,
+        "tokens_per_second": done.ids.len() as f64 / started.elapsed().as_secs_f64(),
+    });
+    writeln!(out, "{words}")?;
+    Ok(())
+}
+
+/// Searches for texts and prints them, best first.
+pub fn write_found(task: &Task, config: &BeamConfig) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let mut found = beam_search(task.model, &[task.prompt.to_vec()], config)?;
+    let found = found.remove(0);
+    if task.as_json {
+        let text = |beam: &Beam| -> Result<Value> {
+            Ok(json!({
+                "ids": beam.ids,
+                "text": task.text_of(&beam.ids)?,
+                "score": beam.score,
+                "stop_reason": reason(beam.reason),
+            }))
+        };
+        let words = json!({
+            "prompt": task.text,
+            "prompt_ids": task.prompt,
+            "beams": config.beams,
+            "texts": found.iter().map(text).collect::<Result<Vec<_>>>()?,
+        });
+        writeln!(out, "{words}")?;
+        return Ok(());
+    }
+    for beam in found {
+        match task.tokenizer {
+            Some(_) => writeln!(out, "{}{}", task.shown_before(), task.text_of(&beam.ids)?)?,
+            None => {
+                let ids: Vec<String> = beam.ids.iter().map(u32::to_string).collect();
+                writeln!(out, "{}", ids.join(" "))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shows the prompt and what follows it, as it comes: as text with a tokenizer, as ids without. Ends at once when
+/// nobody reads it any more.
+fn stream(out: &mut impl Write, task: &Task, config: &GenerationConfig) -> Result<()> {
+    write!(out, "{}", task.shown_before())?;
+    out.flush()?;
+    let mut shown = Ok(());
+    generate(task.model, task.tokenizer, task.prompt, config, |piece| {
+        shown = match piece.id.filter(|_| task.tokenizer.is_none()) {
+            Some(id) => write!(out, "{id} "),
+            None => write!(out, "{}", piece.text),
+        }
+        .and_then(|()| out.flush());
+        match shown {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })?;
+    shown?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::End => "end",
+        StopReason::Stop => "stop",
+        StopReason::Length => "length",
+        StopReason::Unwanted => "unwanted",
+    }
+}

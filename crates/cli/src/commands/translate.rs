@@ -1,0 +1,149 @@
+//! `attentive translate MODEL TEXT…`
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use attentive::companions;
+use attentive::generation::{Beam, BeamConfig, Rules, beam_search, check_prompt, check_tokenizer};
+use attentive::hub::Wanted;
+use attentive::model::{Model, checkpoint};
+use attentive::text::Tokenizer;
+use serde_json::json;
+
+use super::tokenize::no_tokenizer;
+use crate::arguments::Translate;
+use crate::failure::Usage;
+use crate::input;
+use crate::model_folder;
+use crate::search::{beam_config, most_tokens};
+
+/// Beams where neither the caller nor the model's folder says how many.
+const BEAMS: usize = 4;
+
+/// A text to translate.
+struct Source {
+    text: String,
+    /// None for a line without a text, which stays as it is.
+    ids: Option<Vec<u32>>,
+}
+
+/// Translates texts, batch by batch.
+pub fn run(arguments: Translate) -> Result<ExitCode> {
+    if arguments.batch == 0 {
+        return Err(Usage("--batch: 0 is out of range; use 1 or more".to_owned()).into());
+    }
+    let device = attentive::tensor::device(&arguments.device.device)?;
+    let (what, texts) = texts(&arguments)?;
+    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let (model, description) = checkpoint::load(&folder, &device)?;
+    if model.config().encoder.is_none() {
+        return Err(Usage(no_encoder(&arguments.model)).into());
+    }
+    let tokenizer =
+        companions::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+    check_tokenizer(&model, Some(&tokenizer))?;
+    let settings = &description.generation;
+    let config = BeamConfig {
+        possible: Some(tokenizer.vocabulary()),
+        ..beam_config(
+            &arguments.search,
+            &description,
+            (arguments.search.beams.or(settings.beams)).unwrap_or(BEAMS),
+            most_tokens(arguments.max_tokens, settings, 1),
+            Rules::of_folder(&description.special, settings, 1),
+        )
+    };
+    config.validate()?;
+    // All are read before the first is translated, so that a bad line is told before the work and not after.
+    let mut sources = Vec::with_capacity(texts.len());
+    for (index, text) in texts.into_iter().enumerate() {
+        let source = encode(&model, &tokenizer, &arguments.prefix, text);
+        sources.push(source.with_context(|| format!("{what} {}", index + 1))?);
+    }
+    let mut out = std::io::stdout().lock();
+    for batch in sources.chunks(arguments.batch) {
+        write_batch(&mut out, &model, &tokenizer, batch, &config, arguments.json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The texts, and what one of them is called.
+fn texts(arguments: &Translate) -> Result<(&'static str, Vec<String>)> {
+    let (what, texts) = match &arguments.file {
+        Some(file) => ("line", input::lines_of_file(file)?),
+        None if arguments.texts.is_empty() => ("line", input::lines_of_standard_input()?),
+        None => ("text", arguments.texts.clone()),
+    };
+    let is_blank = |text: &String| text.trim().is_empty();
+    if what == "text"
+        && let Some(index) = texts.iter().position(is_blank)
+    {
+        let number = index + 1;
+        return Err(Usage(format!("text {number} is empty; give one, or leave it out")).into());
+    }
+    if texts.iter().all(is_blank) {
+        return Err(
+            Usage("there is no text in the input; give some lines of it".to_owned()).into(),
+        );
+    }
+    Ok((what, texts))
+}
+
+fn encode(model: &Model, tokenizer: &Tokenizer, prefix: &str, text: String) -> Result<Source> {
+    if text.trim().is_empty() {
+        return Ok(Source { text, ids: None });
+    }
+    let ids = tokenizer.encode(&format!("{prefix}{text}"))?;
+    check_prompt(model, &ids)?;
+    Ok(Source {
+        text,
+        ids: Some(ids),
+    })
+}
+
+fn write_batch(
+    out: &mut impl Write,
+    model: &Model,
+    tokenizer: &Tokenizer,
+    batch: &[Source],
+    config: &BeamConfig,
+    as_json: bool,
+) -> Result<()> {
+    let ids: Vec<Vec<u32>> = batch
+        .iter()
+        .filter_map(|source| source.ids.clone())
+        .collect();
+    let mut found = beam_search(model, &ids, config)?.into_iter();
+    for source in batch {
+        let best: Option<Beam> = (source.ids.as_ref())
+            .and_then(|_| found.next())
+            .and_then(|texts| texts.into_iter().next());
+        let translation = match &best {
+            Some(beam) => tokenizer.decode(&beam.ids)?,
+            None => String::new(),
+        };
+        match as_json {
+            false => writeln!(out, "{translation}")?,
+            true => {
+                let words = json!({
+                    "source": source.text,
+                    "translation": translation,
+                    "score": best.map(|beam| beam.score),
+                });
+                writeln!(out, "{words}")?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// That a model cannot translate, in one sentence.
+fn no_encoder(folder: &Path) -> String {
+    format!(
+        "{} has no encoder, and translating needs an encoder-decoder such as Marian, T5 or BART; to continue a text use attentive generate",
+        folder.display()
+    )
+}

@@ -1,0 +1,189 @@
+//! Beam search: the likeliest texts instead of the likeliest tokens. Several beginnings of a text are followed side by side;
+//! at each step their best continuations go on. Lowerre 1976; Sutskever et al. 2014. Scores and ends as Hugging Face has them.
+//!
+//! ```text
+//! rows of the batch        source 0: beam beam beam beam | source 1: beam beam beam beam
+//! scores of all tokens     of each source's beams together: the best 2 · beams
+//!   that end the text      are kept with their final score, if they are among the best `beams`
+//!   the others             the best `beams` are the rows of the next step; the cache's rows follow
+//! ```
+
+mod hypotheses;
+
+use attentive_model::Model;
+use attentive_model::checkpoint::SearchEnd;
+
+use crate::check::{check_rules, padding};
+use crate::filters::penalize_repetition;
+use crate::rules::Place;
+use crate::sequences::Sequences;
+use crate::{GenerationError, Rules, SettingError, StopReason, check_prompt, encode};
+use hypotheses::{Hypotheses, Limits};
+
+/// Beyond this no search is meant, and each beam costs a row of the batch.
+const MOST_BEAMS: usize = 1000;
+
+/// What to search for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BeamConfig {
+    /// The most tokens to make; never more than the model has room for.
+    pub max_tokens: usize,
+    /// How many beginnings are followed.
+    pub beams: usize,
+    /// How many texts of each source are returned, at most as many as there are beams.
+    pub returned: usize,
+    /// A text's score is the logarithm of its probability divided by this power of its length, so more favours longer texts.
+    pub length_penalty: f64,
+    /// When enough is found.
+    pub end: SearchEnd,
+    /// Divides the scores of tokens that already occurred; one leaves them.
+    pub repetition_penalty: f64,
+    /// How many of the vocabulary's entries stand for text, if not all do.
+    pub possible: Option<usize>,
+    /// What the model's files ask of every text.
+    pub rules: Rules,
+}
+
+/// A text that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beam {
+    /// Its tokens, without the one that ended it.
+    pub ids: Vec<u32>,
+    /// The logarithm of its probability, end token included, over its length to the power of the penalty.
+    pub score: f64,
+    /// Why it ended.
+    pub reason: StopReason,
+}
+
+impl BeamConfig {
+    /// Whether every setting is in its range.
+    pub fn validate(&self) -> Result<(), SettingError> {
+        let penalty = self.repetition_penalty;
+        SettingError::first([
+            (
+                "beams",
+                self.beams as f64,
+                (1..=MOST_BEAMS).contains(&self.beams),
+                &format!("1 to {MOST_BEAMS}"),
+            ),
+            (
+                "return",
+                self.returned as f64,
+                (1..=self.beams).contains(&self.returned),
+                &format!("1 to {}, the number of beams", self.beams),
+            ),
+            (
+                "length-penalty",
+                self.length_penalty,
+                self.length_penalty.is_finite(),
+                "a finite number",
+            ),
+            (
+                "repetition-penalty",
+                penalty,
+                penalty > 0.0 && penalty.is_finite(),
+                "more than 0",
+            ),
+        ])
+    }
+}
+
+/// The best texts for each source, best first. A model with an encoder reads the sources there, side by side; another
+/// continues each as a prompt, one after the other.
+pub fn beam_search(
+    model: &Model,
+    sources: &[Vec<u32>],
+    config: &BeamConfig,
+) -> Result<Vec<Vec<Beam>>, GenerationError> {
+    config.validate()?;
+    check_rules(model, &config.rules)?;
+    for source in sources {
+        check_prompt(model, source)?;
+    }
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
+    if model.config().encoder.is_none() {
+        let search = |prompt: &Vec<u32>| {
+            let sequences = Sequences::new(model, None);
+            Ok(follow(sequences, std::slice::from_ref(prompt), config)?.remove(0))
+        };
+        return sources.iter().map(search).collect();
+    }
+    let memory = encode(model, sources, padding(model, &config.rules));
+    let start = config.rules.start.ok_or(GenerationError::NoStart)?;
+    let starts = vec![vec![start]; sources.len()];
+    follow(Sequences::new(model, Some(memory)), &starts, config)
+}
+
+/// The best continuations of each beginning; all have one length.
+fn follow(
+    mut sequences: Sequences,
+    beginnings: &[Vec<u32>],
+    config: &BeamConfig,
+) -> Result<Vec<Vec<Beam>>, GenerationError> {
+    let before = beginnings[0].len();
+    let room = (sequences.model().config().length + 1).saturating_sub(before);
+    let limits = Limits {
+        most: config.max_tokens.min(room),
+        config,
+    };
+    let mut found: Vec<Hypotheses> = beginnings.iter().map(|_| Hypotheses::new()).collect();
+    let mut unread = beginnings.to_vec();
+    for made in 0..limits.most {
+        let mut scores = sequences.read(&unread);
+        let vocabulary = scores.len() / unread.len();
+        let mut rows = scores.chunks_mut(vocabulary).zip(sequences.rows());
+        let mut first_row = 0;
+        let mut kept = Vec::new();
+        unread.clear();
+        for hypotheses in found.iter_mut().filter(|it| !it.is_done()) {
+            let count = hypotheses.running().len();
+            let mut scored = Vec::with_capacity(count);
+            for (scores, seen) in rows.by_ref().take(count) {
+                let most = limits.most;
+                prepare(scores, Place { seen, made, most }, config)?;
+                scored.push(&*scores);
+            }
+            hypotheses.step(&scored, made, &limits);
+            for beam in hypotheses.running() {
+                kept.push(first_row + beam.row);
+                unread.extend(beam.ids.last().map(|id| vec![*id]));
+            }
+            first_row += count;
+        }
+        if kept.is_empty() {
+            break;
+        }
+        // What the last tokens lead to would never be used.
+        if made + 1 < limits.most {
+            sequences.select(&kept);
+        }
+    }
+    let texts = found.into_iter().map(|it| it.into_texts(config.returned));
+    let texts: Vec<Vec<Beam>> = texts.collect();
+    match texts.iter().any(Vec::is_empty) {
+        true => Err(GenerationError::NothingAllowed),
+        false => Ok(texts),
+    }
+}
+
+/// Makes scores the logarithms of probabilities, and puts the rules to them. What a rule forbids is not given to the others:
+/// Hugging Face's scores are of the model's own probabilities.
+fn prepare(scores: &mut [f32], place: Place, config: &BeamConfig) -> Result<(), GenerationError> {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !largest.is_finite() || scores.iter().any(|score| score.is_nan()) {
+        return Err(GenerationError::NotANumber);
+    }
+    let exponentials = scores.iter().map(|it| f64::from(it - largest).exp());
+    let total = f64::from(largest) + exponentials.sum::<f64>().ln();
+    for score in scores.iter_mut() {
+        *score = (f64::from(*score) - total) as f32;
+    }
+    if let Some(possible) = config.possible {
+        scores[possible..].fill(f32::NEG_INFINITY);
+    }
+    penalize_repetition(scores, place.seen, config.repetition_penalty);
+    config.rules.apply(scores, place);
+    Ok(())
+}

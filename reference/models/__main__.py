@@ -23,6 +23,7 @@ MODULES = {
     "decoders": ["bert-generation-decoder", "mistral", "qwen2", "qwen3", "mixtral"],
     "pairs": ["bert-generation-both", "bart", "marian", "t5", "t5-v1.1"],
     "images": ["vit", "deit"],
+    "transformer": ["transformer"],
     "longformer": ["longformer"],
     "big_bird": ["big-bird"],
     "reformer": ["reformer", "reformer-masked"],

@@ -16,6 +16,7 @@ mod head;
 mod initial;
 mod linear;
 mod model;
+pub mod models;
 mod norm;
 mod observer;
 mod parameters;

@@ -7,6 +7,7 @@ use attentive_model::Model;
 use attentive_model::checkpoint::{
     self, Description, SaveOptions, SavedAs, SavedNumbers, TensorFile, Wanted,
 };
+use attentive_model::models::{TransformerSizes, transformer};
 use burn::tensor::{Device, TensorData};
 
 fn folder(name: &str) -> PathBuf {
@@ -95,6 +96,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("roberta", &["", "padded."], 7),
     ("t5", &["", "padded."], 14),
     ("t5-v1.1", &["", "padded."], 16),
+    ("transformer", &["", "padded."], 3),
     ("vit", &["", "interpolated."], 7),
 ];
 
@@ -200,4 +202,22 @@ fn names_and_shapes_of_parameters() {
         let lines: Vec<String> = lines.collect();
         insta::assert_snapshot!(format!("parameters_{name}"), lines.join("\n"));
     }
+}
+
+#[test]
+fn the_transformer_of_the_paper_is_the_one_that_is_held_to_pytorch() {
+    let sizes = TransformerSizes {
+        vocabulary: 61,
+        length: 40,
+        width: 16,
+        heads: 4,
+        hidden_width: 28,
+        layers: 2,
+        dropout: 0.0,
+    };
+    let golden = Golden::open("transformer");
+    assert_eq!(
+        transformer(sizes).canonical(),
+        golden.model.config().canonical()
+    );
 }

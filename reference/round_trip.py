@@ -156,10 +156,14 @@ def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype 
 
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Those that files have: what is learned, and `final_logits_bias`."""
+    """Those that files have: parameters, but Marian's sinusoids, and `final_logits_bias`."""
+    computed = model._keys_to_ignore_on_save or ()
     with torch.no_grad():
-        for name, it in [*model.named_parameters(), *model.named_buffers()]:
-            if it.requires_grad or name == "final_logits_bias":
+        for name, it in model.named_parameters():
+            if name not in computed:
+                it.copy_(it.to(dtype))
+        for name, it in model.named_buffers():
+            if name == "final_logits_bias":
                 it.copy_(it.to(dtype))
 
 

@@ -133,7 +133,7 @@ fn a_decoder_continues_alone_or_over_states_from_elsewhere() {
     let real = mask[..*length].iter().filter(|flag| **flag == 1).count();
     let start = mask.iter().position(|flag| *flag == 1).unwrap();
     let memory = Memory {
-        real: Some(vec![start..start + real]),
+        real: Some(std::iter::once(start..start + real).collect()),
         ..Memory::new(Tensor::from_data(states, &Device::flex()))
     };
     let mut session = Session::over(&golden.model, memory);

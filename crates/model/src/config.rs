@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttentionConfig, BlockConfig, CacheSize, ClassesConfig, EmbeddingConfig, HeadConfig,
-    LabelsConfig, LearnedConfig, NormConfig, PatchesConfig, Place, PoolerConfig, PositionsConfig,
-    RelativePositions, Role, Widths,
+    AttentionConfig, BlockConfig, CacheSize, ClassesConfig, EmbeddingConfig, GlobalsConfig,
+    HeadConfig, LabelsConfig, LearnedConfig, NormConfig, PatchesConfig, Place, PoolerConfig,
+    PositionsConfig, RelativePositions, Role, Widths,
 };
 
 /// Settings of a transformer: a stack of blocks, what it reads, what reads it, and the encoder that it may look at. What is
@@ -50,6 +50,9 @@ pub struct ModelConfig {
     pub labels: Option<LabelsConfig>,
     /// How the model knows the order of its tokens.
     pub positions: PositionsConfig,
+    /// Which positions are global in a pass that names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub globals: Option<GlobalsConfig>,
     /// The norm after the last block, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_norm: Option<NormConfig>,
@@ -120,6 +123,7 @@ impl ModelConfig {
             classes: None,
             labels: None,
             positions: PositionsConfig::Learned(LearnedConfig::default()),
+            globals: None,
             final_norm: None,
             blocks: Vec::new(),
             order: Vec::new(),

@@ -12,6 +12,7 @@ mod checks;
 mod config;
 mod embedding;
 mod feed_forward;
+mod globals;
 mod head;
 mod initial;
 mod linear;
@@ -35,6 +36,7 @@ pub use feed_forward::{
     Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,
     GatedConfig, PlainConfig, Routes,
 };
+pub use globals::GlobalsConfig;
 pub use head::*;
 pub use initial::Initializer;
 pub use linear::Linear;

@@ -40,7 +40,7 @@ pub struct Input {
     pub types: Option<Tensor<2, Int>>,
     /// Where padding leaves real tokens, one range per batch row, counted from the cache's first position.
     pub keys: Option<Vec<Range<usize>>>,
-    /// Which positions see all and are seen by all; see [`Pass::globals`].
+    /// Which positions see all and are seen by all; those of the settings unless said. See [`Pass::globals`].
     pub globals: Option<Vec<Vec<usize>>>,
     /// The sequence that cross attention looks at: what [`crate::Model::encode`] gave, or states from elsewhere.
     pub memory: Option<Memory>,
@@ -190,10 +190,14 @@ impl Stack {
             };
             keys.iter().flat_map(real).collect()
         });
+        let globals = match (&input.source, self.config.globals) {
+            (Source::Ids(ids), Some(config)) => input.globals.or_else(|| Some(config.of(ids))),
+            _ => input.globals,
+        };
         let mut pass = Pass {
             real: input.keys,
             memory: input.memory,
-            globals: input.globals,
+            globals,
             rotary: self
                 .config
                 .positions

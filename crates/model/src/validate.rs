@@ -23,6 +23,9 @@ impl ModelConfig {
             positive("final_norm.epsilon", norm.epsilon())?;
         }
         self.validate_blocks()?;
+        if let Some(globals) = self.globals {
+            globals.validate(self)?;
+        }
         match &self.encoder {
             Some(encoder) => self.validate_encoder(encoder),
             None if self.embedding.shared => refuse(

@@ -17,6 +17,7 @@ mod gpt2;
 mod heads;
 mod json;
 mod llama;
+mod longformer;
 mod named;
 mod replace_file;
 mod roberta;
@@ -115,11 +116,12 @@ impl Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 14] = [
+static FORMATS: [Format; 15] = [
     gpt2::FORMAT,
     llama::FORMAT,
     bert::FORMAT,
     roberta::FORMAT,
+    longformer::FORMAT,
     distilbert::FORMAT,
     albert::FORMAT,
     bert_generation::ALONE,

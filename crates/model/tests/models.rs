@@ -90,6 +90,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("bert-generation-decoder", &["", "padded.", "alone."], 9),
     ("bert-generation-encoder", &["", "padded."], 6),
     ("bert-tokens", &["", "padded."], 7),
+    ("big-bird", &["", "padded.", "short.", "uneven."], 5),
     ("deit", &["", "interpolated."], 9),
     ("distilbert", &["", "padded."], 9),
     ("longformer", &["", "local.", "padded.", "uneven."], 7),

@@ -36,7 +36,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 pub use argmax::{Argmax, ArgmaxConfig};
-pub use big_bird::{BigBird, BigBirdConfig};
+pub use big_bird::{BigBird, BigBirdConfig, BlockDraws};
 pub use cosine::{Cosine, CosineConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;

@@ -11,6 +11,7 @@ mod bart;
 mod bert;
 mod bert_family;
 mod bert_generation;
+mod big_bird;
 mod distilbert;
 mod error;
 mod gpt2;
@@ -116,12 +117,13 @@ impl Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 15] = [
+static FORMATS: [Format; 16] = [
     gpt2::FORMAT,
     llama::FORMAT,
     bert::FORMAT,
     roberta::FORMAT,
     longformer::FORMAT,
+    big_bird::FORMAT,
     distilbert::FORMAT,
     albert::FORMAT,
     bert_generation::ALONE,

@@ -75,6 +75,7 @@ pub const EXAMPLES: &[Example] = &[
     example("longformer, dilated and global", r#"{ "kind": "longformer", "heads": 4, "window": 2, "dilation": 2, "globals": 2 }"#),
     example("big_bird", r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#),
     example("big_bird, small blocks", r#"{ "kind": "big_bird", "heads": 4, "key_value_heads": 2, "block": 1, "random_blocks": 2, "seed": 3 }"#),
+    example("big_bird, in training", r#"{ "kind": "big_bird", "heads": 4, "block": 2, "random_blocks": 2, "draws": "in_training", "full_length": 3 }"#),
     example("transformer-xl, biases", r#"{ "kind": "transformer_xl", "heads": 2, "head_width": 5, "memory": 11, "bias": true }"#),
     // The seeds are such that no vector comes into another bucket when finite differences move it.
     Example {

@@ -23,6 +23,7 @@ mod parameters;
 mod pass;
 mod patches;
 mod positions;
+mod residual;
 mod stack;
 mod sublayer;
 mod validate;
@@ -47,10 +48,11 @@ pub use parameters::{Parameter, parameters, replace_parameters};
 pub use pass::Pass;
 pub use patches::{Patches, PatchesConfig};
 pub use positions::{
-    BucketDirection, DistanceBias, LearnedConfig, Llama3Scaling, PositionsConfig, RotaryConfig,
-    RotaryFrequencies, RotaryScaling, SinusoidLayout, SinusoidalConfig, T5BucketsConfig,
-    YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
+    Axial, AxialConfig, BucketDirection, DistanceBias, LearnedConfig, Llama3Scaling,
+    PositionsConfig, RotaryConfig, RotaryFrequencies, RotaryScaling, SinusoidLayout,
+    SinusoidalConfig, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
 };
+pub use residual::{Residual, ResidualConfig};
 pub use stack::{Extras, Hidden, Input, Source, Stack};
 pub use sublayer::Sublayer;
 

@@ -60,7 +60,8 @@ impl Model {
         config.validate()?;
         let initial = &mut Initializer::new(seed, device);
         let (width, deviation) = (config.width, config.initial_deviation);
-        let pooled = config.pooler.as_ref().map_or(width, |it| it.width(width));
+        let states = config.states_width();
+        let pooled = (config.pooler.as_ref()).map_or(states, |it| it.width(config));
         Ok(Self {
             stack: Stack::new(config, initial),
             words: (config.head.words()).map(|words| Words::new(&words, config, initial)),
@@ -72,7 +73,7 @@ impl Model {
             classes: (config.classes.as_ref())
                 .map(|classes| Classes::new(classes, config, pooled, initial)),
             labels: (config.labels.as_ref())
-                .map(|labels| Linear::new(width, labels.labels, true, deviation, initial)),
+                .map(|labels| Linear::new(states, labels.labels, true, deviation, initial)),
             config: config.clone(),
         })
     }

@@ -8,8 +8,8 @@ use burn::tensor::{Device, Int, Tensor};
 
 use crate::positions::interpolated;
 use crate::{
-    Block, Cache, DistanceBias, Embedding, Initializer, Linear, Memory, ModelConfig, Norm,
-    Observer, Pass, Patches, PositionsConfig, Site, sinusoid,
+    Axial, Block, Cache, DistanceBias, Embedding, Initializer, Linear, Memory, ModelConfig, Norm,
+    Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
 };
 
 /// Embeddings, blocks and the norm after them.
@@ -18,6 +18,7 @@ pub struct Stack {
     tokens: Option<Embedding>,
     patches: Option<Patches>,
     positions: Option<Embedding>,
+    axial: Option<Axial>,
     types: Option<Embedding>,
     embedding_norm: Option<Norm>,
     embedding_map: Option<Linear>,
@@ -108,6 +109,11 @@ impl Stack {
         let mut table = |shape| Embedding::new(shape, deviation, initial);
         let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
         let positions = config.positions.table(config).map(&mut table);
+        let axial = match &config.positions {
+            PositionsConfig::Axial(axial) => Some(Axial::new(axial, deviation, initial)),
+            _ => None,
+        };
+        let mut table = |shape| Embedding::new(shape, deviation, initial);
         let types = config.embedding.types;
         let types = (types > 0).then(|| table([types, narrow]));
         Self {
@@ -115,6 +121,7 @@ impl Stack {
             patches: (config.patches.as_ref())
                 .map(|patches| Patches::new(patches, width, deviation, initial)),
             positions,
+            axial,
             types,
             embedding_norm: (config.embedding.norm.as_ref())
                 .map(|norm| Norm::new(norm, narrow, initial)),
@@ -124,7 +131,8 @@ impl Stack {
                 .layer_blocks()
                 .map(|block| Block::new(block, config, config.role, initial))
                 .collect(),
-            final_norm: (config.final_norm.as_ref()).map(|norm| Norm::new(norm, width, initial)),
+            final_norm: (config.final_norm.as_ref())
+                .map(|norm| Norm::new(norm, config.states_width(), initial)),
             config: config.clone(),
         }
     }
@@ -218,9 +226,11 @@ impl Stack {
             x = map.forward(x);
         }
         x = pass.observe(Site::Embedding, x);
+        let mut residual = Residual::new(self.config.residual, x);
         for (layer, block) in self.passed().enumerate() {
-            x = block.forward(x, layer, &mut pass);
+            residual = block.forward(residual, layer, &mut pass);
         }
+        let mut x = residual.joined();
         if let Some(cache) = pass.cache.as_deref_mut() {
             cache.advance(length);
         }
@@ -315,6 +325,13 @@ impl Stack {
         match (&self.config.positions, &self.positions) {
             (PositionsConfig::Learned(_), Some(table)) => {
                 add(x, table.forward(positions.expand([batch, length])))
+            }
+            (PositionsConfig::Axial(_), _) => {
+                let axial = self
+                    .axial
+                    .as_ref()
+                    .expect("stack: axial positions have tables");
+                add(x, axial.forward(positions.expand([batch, length])))
             }
             (PositionsConfig::Sinusoidal(config), _) => {
                 let vectors = sinusoid(positions, width, config.layout);

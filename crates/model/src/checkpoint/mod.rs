@@ -20,6 +20,7 @@ mod json;
 mod llama;
 mod longformer;
 mod named;
+mod reformer;
 mod replace_file;
 mod roberta;
 mod rope;
@@ -117,7 +118,7 @@ impl Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 16] = [
+static FORMATS: [Format; 17] = [
     gpt2::FORMAT,
     llama::FORMAT,
     bert::FORMAT,
@@ -133,6 +134,7 @@ static FORMATS: [Format; 16] = [
     bart::BART,
     bart::MARIAN,
     t5::FORMAT,
+    reformer::FORMAT,
     attentive::FORMAT,
 ];
 

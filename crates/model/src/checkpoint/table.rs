@@ -14,6 +14,10 @@ pub enum Operation {
     Same,
     /// The same under one more axis of size one, in front.
     Led,
+    /// The same under one more axis of size one, after the first.
+    Parted,
+    /// In no file of theirs: it is drawn from a seed of the settings.
+    Drawn,
     /// The same, with the pixels of a patch under axes of their own.
     Convolution,
     /// Theirs is `[input, output]`.
@@ -89,6 +93,9 @@ impl Names {
         let mut told = BTreeSet::new();
         for Parameter { name, shape, .. } in parameters {
             let (whole_name, operation) = self.theirs(name);
+            if operation == Operation::Drawn {
+                continue;
+            }
             let theirs = match whole_name.strip_prefix(prefix) {
                 Some(stripped) if !prefixed => stripped,
                 _ => &whole_name,
@@ -130,6 +137,9 @@ impl Names {
         let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
         for (name, data) in ours {
             let (mut their_name, operation) = self.theirs(&name);
+            if operation == Operation::Drawn {
+                continue;
+            }
             if let Some(stripped) = their_name
                 .strip_prefix(self.table.optional_prefix)
                 .filter(|_| self.bare)
@@ -228,11 +238,20 @@ fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
 }
 
 impl Operation {
+    /// Whether both have the same numbers one after the other.
+    fn keeps_order(self) -> bool {
+        matches!(
+            self,
+            Self::Same | Self::Led | Self::Parted | Self::Convolution
+        )
+    }
+
     /// The shape of theirs, given ours.
     fn their_shape(self, ours: &[usize], patches: Option<&PatchesConfig>) -> Vec<usize> {
         match (self, ours) {
             (Self::Same, _) => ours.to_vec(),
             (Self::Led, _) => [&[1], ours].concat(),
+            (Self::Parted, [first, rest @ ..]) => [&[*first, 1][..], rest].concat(),
             (Self::Convolution, [output, _]) => {
                 let patches = patches.expect("convolutions are of models with patches");
                 vec![*output, patches.channels, patches.size, patches.size]
@@ -246,7 +265,7 @@ impl Operation {
 
     /// Our numbers from theirs.
     fn ours(self, theirs: Vec<f32>, shape: &[usize]) -> Vec<f32> {
-        if matches!(self, Self::Same | Self::Led | Self::Convolution) {
+        if self.keeps_order() {
             return theirs;
         }
         (0..shape.iter().product())
@@ -264,7 +283,7 @@ impl Operation {
     /// Where our number of this index stands in theirs.
     fn their_index(self, index: usize, shape: &[usize]) -> usize {
         match (self, shape) {
-            (Self::Same | Self::Led | Self::Convolution, _) => index,
+            _ if self.keeps_order() => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
             (Self::Third(part), [size]) => part * size + index,
             (Self::TransposedThird(part), [output, input]) => {

@@ -117,7 +117,7 @@ impl Classes {
         let deviation = model.initial_deviation;
         let (classes, bias) = (config.classes, config.bias);
         let map = Linear::new(pooled, classes, bias, deviation, initial);
-        let teacher = || Linear::new(model.width, classes, bias, deviation, initial);
+        let teacher = || Linear::new(model.states_width(), classes, bias, deviation, initial);
         Self {
             map,
             teacher: config.teacher.then(teacher),

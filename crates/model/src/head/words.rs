@@ -82,7 +82,7 @@ impl HeadConfig {
                 transform.norm.epsilon(),
             )?;
         }
-        let narrow = model.embedding_width() != model.width;
+        let narrow = model.embedding_width() != model.states_width();
         if model.patches.is_some() {
             return refuse(
                 "head",
@@ -95,7 +95,7 @@ impl HeadConfig {
                 format!(
                     "tokens of width {} cannot score states of width {}; give it a transform, or use \"separate\"",
                     model.embedding_width(),
-                    model.width
+                    model.states_width()
                 ),
             );
         }
@@ -126,7 +126,7 @@ struct Transform {
 impl Words {
     /// Builds the head of `model`.
     pub fn new(config: &WordsConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
-        let (width, deviation) = (model.width, model.initial_deviation);
+        let (width, deviation) = (model.states_width(), model.initial_deviation);
         // A tied table is as wide as the embedding, which the transform maps to.
         let inner = match config.tied {
             true => model.embedding_width(),

@@ -86,5 +86,12 @@ pub const EXAMPLES: &[Example] = &[
         later: Later::Scaled,
         ..example("reformer, both sides", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 1, "chunk": 3, "chunks_after": 1, "seed": 5 }"#)
     },
+    Example {
+        later: Later::Scaled,
+        ..example("reformer, factors", r#"{ "kind": "reformer", "heads": 2, "buckets": 8, "factors": [2, 4], "rounds": 1, "chunk": 4, "seed": 5, "generator": "torch", "fill": { "multiple": 8, "beyond": 2 } }"#)
+    },
+    example("chunks", r#"{ "kind": "chunks", "heads": 4, "chunk": 4, "bias": true }"#),
+    example("chunks, both sides", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_after": 1 }"#),
+    example("chunks, filled up", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_before": 2, "fill": { "multiple": 6, "beyond": 2 } }"#),
     example("reformer, one chunk", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 24, "bias": true }"#),
 ];

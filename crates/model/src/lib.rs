@@ -9,6 +9,7 @@ mod block;
 mod cache;
 pub mod checkpoint;
 mod checks;
+mod clusters;
 mod config;
 mod embedding;
 mod feed_forward;
@@ -31,6 +32,7 @@ mod validate;
 pub use attention::*;
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues, Segment, State};
+pub use clusters::{Adaptive, AdaptiveConfig, ClusterEmbedding, ClustersConfig};
 pub use config::{ConfigError, ModelConfig, Operations};
 pub use embedding::{Embedding, EmbeddingConfig};
 pub use feed_forward::{

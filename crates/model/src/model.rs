@@ -7,8 +7,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    Classes, ConfigError, Extras, Hidden, Initializer, Input, Linear, Memory, ModelConfig, Pooler,
-    Stack, Words,
+    Adaptive, Classes, ConfigError, Extras, HeadConfig, Hidden, Initializer, Input, Linear, Memory,
+    ModelConfig, Pooler, Stack, Words,
 };
 
 /// A transformer with its heads.
@@ -19,6 +19,7 @@ pub struct Model {
     /// From the encoder's width to the stack's, where they differ.
     bridge: Option<Linear>,
     words: Option<Words>,
+    adaptive: Option<Adaptive>,
     pooler: Option<Pooler>,
     classes: Option<Classes>,
     labels: Option<Linear>,
@@ -65,6 +66,12 @@ impl Model {
         Ok(Self {
             stack: Stack::new(config, initial),
             words: (config.head.words()).map(|words| Words::new(&words, config, initial)),
+            adaptive: match (&config.head, &config.embedding.clusters) {
+                (HeadConfig::Adaptive(head), Some(clusters)) => {
+                    Some(Adaptive::new(head, clusters, config, initial))
+                }
+                _ => None,
+            },
             encoder: (config.encoder.as_ref()).map(|encoder| Stack::new(encoder, initial)),
             bridge: (config.encoder.as_ref())
                 .filter(|encoder| encoder.width != width)
@@ -158,8 +165,7 @@ impl Model {
             states,
             auxiliary_loss,
         } = hidden;
-        let words = (self.words.as_ref())
-            .map(|words| words.forward(states.clone(), || self.stack.tokens()));
+        let words = self.scores(states.clone());
         let pooled = (self.pooler.as_ref()).map(|pooler| pooler.forward(states.clone(), real));
         let classes = match (&self.classes, &pooled) {
             (Some(classes), Some(pooled)) => {
@@ -188,8 +194,15 @@ impl Model {
     /// # Panics
     /// When the model has no head for them.
     pub fn words(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let words = self.words.as_ref();
-        let words = words.expect("words: the model has no head that scores the vocabulary");
-        words.forward(hidden, || self.stack.tokens())
+        let words = self.scores(hidden);
+        words.expect("words: the model has no head that scores the vocabulary")
+    }
+
+    fn scores(&self, states: Tensor<3>) -> Option<Tensor<3>> {
+        match (&self.words, &self.adaptive) {
+            (Some(words), _) => Some(words.forward(states, || self.stack.tokens())),
+            (None, Some(adaptive)) => Some(adaptive.forward(states, self.stack.clusters())),
+            (None, None) => None,
+        }
     }
 }

@@ -6,16 +6,18 @@ use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 
+use crate::clusters::embed;
 use crate::positions::interpolated;
 use crate::{
-    Axial, Block, Cache, DistanceBias, Embedding, Initializer, Linear, Memory, ModelConfig, Norm,
-    Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
+    Axial, Block, Cache, ClusterEmbedding, DistanceBias, Embedding, Initializer, Linear, Memory,
+    ModelConfig, Norm, Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
 };
 
 /// Embeddings, blocks and the norm after them.
 #[derive(Module, Debug)]
 pub struct Stack {
     tokens: Option<Embedding>,
+    clusters: Vec<ClusterEmbedding>,
     patches: Option<Patches>,
     positions: Option<Embedding>,
     axial: Option<Axial>,
@@ -105,7 +107,9 @@ impl Stack {
     pub(crate) fn new(config: &ModelConfig, initial: &mut Initializer) -> Self {
         let (width, narrow) = (config.width, config.embedding_width());
         let deviation = config.initial_deviation;
-        let reads_tokens = config.patches.is_none() && !config.embedding.shared;
+        let reads_tokens = config.patches.is_none()
+            && config.embedding.clusters.is_none()
+            && !config.embedding.shared;
         let mut table = |shape| Embedding::new(shape, deviation, initial);
         let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
         let positions = config.positions.table(config).map(&mut table);
@@ -118,6 +122,9 @@ impl Stack {
         let types = (types > 0).then(|| table([types, narrow]));
         Self {
             tokens,
+            clusters: (config.embedding.clusters.as_ref())
+                .map(|clusters| ClusterEmbedding::all(clusters, config, initial))
+                .unwrap_or_default(),
             patches: (config.patches.as_ref())
                 .map(|patches| Patches::new(patches, width, deviation, initial)),
             positions,
@@ -154,12 +161,18 @@ impl Stack {
             .val()
     }
 
+    /// The clusters of tokens, where they are in such.
+    pub fn clusters(&self) -> &[ClusterEmbedding] {
+        &self.clusters
+    }
+
     /// The device of its weights.
     pub(crate) fn device(&self) -> Device {
-        match (&self.tokens, &self.patches) {
-            (Some(tokens), _) => tokens.weight.lazy_device(),
-            (None, Some(patches)) => patches.device(),
-            (None, None) => panic!("stack: an encoder's device is that of its decoder"),
+        match (&self.tokens, &self.patches, self.clusters.first()) {
+            (Some(tokens), ..) => tokens.weight.lazy_device(),
+            (None, Some(patches), _) => patches.device(),
+            (None, None, Some(cluster)) => cluster.table().lazy_device(),
+            (None, None, None) => panic!("stack: an encoder's device is that of its decoder"),
         }
     }
 
@@ -267,8 +280,10 @@ impl Stack {
                 (self.placed_in_grid(x, grid), positions)
             }
             (Source::Ids(ids), None) => {
-                let table = shared.unwrap_or_else(|| self.tokens());
-                let mut x = embedding(table, ids.clone());
+                let mut x = match self.clusters.as_slice() {
+                    [] => embedding(shared.unwrap_or_else(|| self.tokens()), ids.clone()),
+                    clusters => embed(clusters, ids),
+                };
                 if let Some(scale) = self.config.embedding.scale(&self.config) {
                     x = x * scale;
                 }

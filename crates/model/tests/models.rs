@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use attentive_model::checkpoint::{self, Description, TensorFile, Wanted, model_tensors};
-use attentive_model::{Extras, Input, Model};
+use attentive_model::{
+    AttentionConfig, Cache, Extras, Input, MemoryStart, Model, Recorder, replace_parameters,
+};
 use burn::tensor::{Device, Tensor, TensorData};
 
 fn folder(name: &str) -> PathBuf {
@@ -102,6 +104,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("reformer-masked", &["", "padded.", "short.", "uneven."], 5),
     ("roberta", &["", "padded."], 7),
     ("t5", &["", "padded."], 14),
+    ("transformer-xl", &["first."], 8),
     ("vit", &["", "interpolated."], 7),
 ];
 
@@ -207,4 +210,94 @@ fn rotations_are_drawn_as_pytorch_draws_them() {
         }
         assert!(layers > 0, "{name}");
     }
+}
+
+/// One segment of Transformer-XL, against the case of a prefix.
+fn check_segment(golden: &Golden, model: &Model, prefix: &str, cache: Option<&mut Cache>) {
+    let ids = golden.file.integers(&format!("{prefix}input_ids")).unwrap();
+    let mut recorder = Recorder {
+        keep_weights: true,
+        ..Recorder::default()
+    };
+    let extras = Extras {
+        cache,
+        observer: Some(&mut recorder),
+        ..Extras::default()
+    };
+    let words = model.forward(input(&ids, 2), extras).into_words();
+    let mut compared = vec![("logits".to_owned(), words.into_data())];
+    let states = recorder.hidden.into_iter().take(4).enumerate();
+    compared.extend(states.map(|(i, (_, it))| (format!("hidden_states.{i}"), it.into_data())));
+    let weights = recorder.weights.into_iter().enumerate();
+    compared.extend(weights.map(|(i, (_, it))| (format!("attentions.{i}"), it.into_data())));
+    for (name, ours) in compared {
+        let key = format!("{prefix}{name}");
+        let apart = golden.difference(prefix, &key, ours);
+        assert!(apart < 1e-5, "{key} differs by {apart}");
+    }
+}
+
+#[test]
+fn a_memory_goes_from_segment_to_segment() {
+    let golden = Golden::open("transformer-xl");
+    let mut cache = Cache::new();
+    check_segment(&golden, &golden.model, "first.", Some(&mut cache));
+    check_segment(&golden, &golden.model, "second.", Some(&mut cache));
+}
+
+#[test]
+fn without_a_memory_transformer_xl_sees_its_segment_alone() {
+    let golden = Golden::open("transformer-xl");
+    let mut config = golden.model.config().clone();
+    let AttentionConfig::TransformerXl(attention) = &mut config.blocks[0].attention else {
+        panic!("another attention");
+    };
+    attention.start = MemoryStart::Empty;
+    attention.window = None;
+    let model = Model::new(&config, 0, &Device::flex()).unwrap();
+    let values = model_tensors(&golden.model).into_iter().collect();
+    let model = replace_parameters(model, values);
+    check_segment(&golden, &model, "without_memory.", None);
+}
+
+#[test]
+fn the_likeliest_tokens_of_transformer_xl_are_those_of_transformers() {
+    let golden = Golden::open("transformer-xl");
+    let mut cache = Cache::new();
+    let mut read = 0;
+    check_greedy(&golden, |ids| {
+        let extras = Extras {
+            cache: Some(&mut cache),
+            ..Extras::default()
+        };
+        let output = golden.model.forward(input(&ids[read..], 1), extras);
+        read = ids.len();
+        last_scores(output.into_words())
+    });
+}
+
+#[test]
+fn scores_by_clusters_are_logarithms_of_probabilities() {
+    let golden = Golden::open("transformer-xl");
+    let ids = golden.file.integers("first.input_ids").unwrap();
+    let output = golden
+        .model
+        .forward(input(&ids, 2), Extras::default())
+        .into_words();
+    let [_, length, vocabulary] = output.dims();
+    let scores = output.into_data().try_to_vec::<f32>().unwrap();
+    let mut losses = Vec::new();
+    for (place, row) in scores.chunks(vocabulary).enumerate() {
+        let sum: f32 = row.iter().map(|it| it.exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+        if place % length + 1 < length {
+            losses.push(-row[ids[place + 1] as usize]);
+        }
+    }
+    let mean = losses.iter().sum::<f32>() / losses.len() as f32;
+    let expected = golden.file.floats("loss.value").unwrap()[0];
+    assert!(
+        (mean - expected).abs() < 1e-5 * expected,
+        "{mean} and {expected}"
+    );
 }

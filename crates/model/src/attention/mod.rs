@@ -57,7 +57,7 @@ pub use reformer::{Reformer, ReformerConfig, RotationGenerator};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
-pub use transformer_xl::{TransformerXl, TransformerXlConfig};
+pub use transformer_xl::{MemoryStart, TransformerXl, TransformerXlConfig};
 pub use unprojected::Unprojected;
 
 use crate::checks::refuse;

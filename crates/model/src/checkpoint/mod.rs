@@ -27,6 +27,7 @@ mod rope;
 mod t5;
 mod table;
 mod tensor_file;
+mod transfo_xl;
 mod vit;
 mod words;
 
@@ -113,12 +114,13 @@ impl Format {
             patches: config.patches,
             group: (self.group)(config),
             gated: is_gated(config),
+            width: config.width,
         }
     }
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 17] = [
+static FORMATS: [Format; 18] = [
     gpt2::FORMAT,
     llama::FORMAT,
     bert::FORMAT,
@@ -135,6 +137,7 @@ static FORMATS: [Format; 17] = [
     bart::MARIAN,
     t5::FORMAT,
     reformer::FORMAT,
+    transfo_xl::FORMAT,
     attentive::FORMAT,
 ];
 

@@ -16,13 +16,15 @@ pub enum Operation {
     Led,
     /// The same under one more axis of size one, after the first.
     Parted,
+    /// In no model of ours: the inverse wavelengths of sines and cosines, which theirs keeps beside its weights.
+    Wavelengths,
     /// In no file of theirs: it is drawn from a seed of the settings.
     Drawn,
     /// The same, with the pixels of a patch under axes of their own.
     Convolution,
     /// Theirs is `[input, output]`.
     Transpose,
-    /// Theirs holds three vectors one after the other, of which ours is this one.
+    /// Theirs holds three tensors one after the other, of which ours is this one.
     Third(usize),
     /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
     TransposedThird(usize),
@@ -68,6 +70,8 @@ pub struct Names {
     pub patches: Option<PatchesConfig>,
     /// How many blocks a group has.
     pub group: usize,
+    /// Width of the model.
+    pub width: usize,
     /// Whether feed-forward layers have a gate, beside which T5 names the other map otherwise.
     pub gated: bool,
 }
@@ -136,16 +140,11 @@ impl Names {
     pub fn write(&self, ours: BTreeMap<String, TensorData>) -> BTreeMap<String, TensorData> {
         let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
         for (name, data) in ours {
-            let (mut their_name, operation) = self.theirs(&name);
+            let (their_name, operation) = self.theirs(&name);
             if operation == Operation::Drawn {
                 continue;
             }
-            if let Some(stripped) = their_name
-                .strip_prefix(self.table.optional_prefix)
-                .filter(|_| self.bare)
-            {
-                their_name = stripped.to_owned();
-            }
+            let their_name = self.saved_name(their_name);
             let shape = data.shape().to_vec();
             let numbers = data.try_to_vec::<f32>().expect("parameters are f32");
             let their_shape = operation.their_shape(&shape, self.patches.as_ref());
@@ -156,7 +155,26 @@ impl Names {
             let target = place.as_mut_slice::<f32>().expect("made as f32 above");
             operation.put(&numbers, &shape, target);
         }
+        for part in self.table.parts {
+            let made = part
+                .rows
+                .iter()
+                .filter(|row| row.2 == Operation::Wavelengths);
+            theirs.extend(made.map(|row| {
+                let name = format!("{}{}", part.theirs, row.1);
+                (self.saved_name(name), wavelengths(self.width))
+            }));
+        }
         theirs
+    }
+
+    /// Their name as it is saved.
+    fn saved_name(&self, name: String) -> String {
+        let stripped = name.strip_prefix(self.table.optional_prefix);
+        match stripped.filter(|_| self.bare) {
+            Some(stripped) => stripped.to_owned(),
+            None => name,
+        }
     }
 
     /// Their name of our tensor, and the way between them.
@@ -223,6 +241,16 @@ impl Table {
     }
 }
 
+/// The inverse wavelengths of sines and cosines of this width.
+fn wavelengths(width: usize) -> TensorData {
+    // In PyTorch's precision and order of steps, so that a file that was read is written again bit for bit.
+    let numbers: Vec<f32> = (0..width / 2)
+        .map(|i| 1.0 / 10_000f32.powf(2.0 * i as f32 / width as f32))
+        .collect();
+    let count = numbers.len();
+    TensorData::new(numbers, [count])
+}
+
 /// The layer that makes `pattern` into `name`: empty where the pattern has none.
 fn layer_of<'n>(name: &'n str, pattern: &str) -> Option<&'n str> {
     match pattern.split_once("{layer}") {
@@ -257,7 +285,7 @@ impl Operation {
                 vec![*output, patches.channels, patches.size, patches.size]
             }
             (Self::Transpose, [output, input]) => vec![*input, *output],
-            (Self::Third(_), [size]) => vec![3 * size],
+            (Self::Third(_), [first, rest @ ..]) => [&[3 * first][..], rest].concat(),
             (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
             _ => panic!("checkpoint table: {self:?} does not apply to {ours:?}"),
         }
@@ -285,7 +313,7 @@ impl Operation {
         match (self, shape) {
             _ if self.keeps_order() => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
-            (Self::Third(part), [size]) => part * size + index,
+            (Self::Third(part), _) => part * shape.iter().product::<usize>() + index,
             (Self::TransposedThird(part), [output, input]) => {
                 index % input * 3 * output + part * output + index / input
             }

@@ -66,6 +66,7 @@ pub const EXAMPLES: &[Example] = &[
     example("nadaraya-watson, constant", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
     example("nadaraya-watson, heads", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "heads": 4, "learn_width": "learned" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
+    example("transformer-xl, clamped", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24, "window": 9, "farthest": 4 }"#),
     example("linear", r#"{ "kind": "linear", "heads": 4, "key_value_heads": 2 }"#),
     example("linear, softplus", r#"{ "kind": "linear", "heads": 4, "map": "softplus", "bias": true }"#),
     example("performer", r#"{ "kind": "performer", "heads": 4, "features": 9 }"#),

@@ -26,6 +26,9 @@ pub struct EmbeddingConfig {
     /// there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub types: usize,
+    /// The token that ends a question: where a pass does not say, what follows the first of it is of the second kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_end: Option<u32>,
     /// On the sum of all vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormConfig>,
@@ -53,6 +56,12 @@ impl EmbeddingConfig {
         }
         if self.types > 0 {
             within("embedding.types", self.types, MOST_TYPES)?;
+        }
+        if self.question_end.is_some() && self.types < 2 {
+            return refuse(
+                "embedding.question_end",
+                "there is no second kind of segments; say types too, 2 or more, or leave it out",
+            );
         }
         if let Some(norm) = &self.norm {
             positive("embedding.norm.epsilon", norm.epsilon())?;

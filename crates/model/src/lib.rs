@@ -24,6 +24,7 @@ mod parameters;
 mod pass;
 mod patches;
 mod positions;
+mod question;
 mod residual;
 mod stack;
 mod sublayer;

@@ -7,8 +7,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    Adaptive, Classes, ConfigError, Extras, HeadConfig, Hidden, Initializer, Input, Linear, Memory,
-    ModelConfig, Pooler, Stack, Words,
+    Adaptive, Classes, ConfigError, Extras, FeedForward, HeadConfig, Hidden, Initializer, Input,
+    Linear, Memory, ModelConfig, Pass, Pooler, Source, Stack, Sublayer, Words,
 };
 
 /// A transformer with its heads.
@@ -22,6 +22,7 @@ pub struct Model {
     adaptive: Option<Adaptive>,
     pooler: Option<Pooler>,
     classes: Option<Classes>,
+    labels_layer: Option<Sublayer<FeedForward>>,
     labels: Option<Linear>,
     #[module(skip)]
     config: ModelConfig,
@@ -79,6 +80,8 @@ impl Model {
             pooler: (config.pooler.as_ref()).map(|pooler| Pooler::new(pooler, config, initial)),
             classes: (config.classes.as_ref())
                 .map(|classes| Classes::new(classes, config, pooled, initial)),
+            labels_layer: (config.labels.as_ref())
+                .and_then(|labels| labels.build_layer(config, initial)),
             labels: (config.labels.as_ref())
                 .map(|labels| Linear::new(states, labels.labels, true, deviation, initial)),
             config: config.clone(),
@@ -127,7 +130,7 @@ impl Model {
 
     /// A pass through the stack and all heads.
     pub fn forward(&self, input: Input, extras: Extras) -> Output {
-        let real = input.keys.clone();
+        let (real, source) = (input.keys.clone(), input.source.clone());
         let Extras {
             cache,
             observer,
@@ -143,7 +146,7 @@ impl Model {
             randomness: randomness.as_deref_mut(),
         };
         let hidden = self.hidden(input, inside);
-        self.read(hidden, real.as_deref(), randomness)
+        self.read(hidden, &source, real.as_deref(), randomness)
     }
 
     /// The hidden states that the heads read.
@@ -158,6 +161,7 @@ impl Model {
     fn read(
         &self,
         hidden: Hidden,
+        source: &Source,
         real: Option<&[Range<usize>]>,
         mut randomness: Option<&mut Randomness>,
     ) -> Output {
@@ -174,11 +178,14 @@ impl Model {
             }
             _ => None,
         };
-        let labels = self.labels.as_ref().map(|labels| {
-            let dropped = self.config.labels.as_ref().map_or(0.0, |it| it.dropout);
-            let states = dropout(states.clone(), dropped, randomness);
-            labels.forward(states)
-        });
+        let labels = match (&self.labels, &self.config.labels) {
+            (Some(labels), Some(config)) => {
+                let states = self.before_labels(states.clone(), randomness.as_deref_mut());
+                let states = dropout(states, config.dropout, randomness);
+                Some(config.after_question(labels.forward(states), source))
+            }
+            _ => None,
+        };
         Output {
             hidden: states,
             words,
@@ -187,6 +194,20 @@ impl Model {
             labels,
             auxiliary_loss,
         }
+    }
+
+    /// States after the layer before the labels, where there is one.
+    fn before_labels(&self, states: Tensor<3>, randomness: Option<&mut Randomness>) -> Tensor<3> {
+        let Some(layer) = &self.labels_layer else {
+            return states;
+        };
+        let mut pass = Pass {
+            randomness,
+            ..Pass::default()
+        };
+        layer.forward(states, &mut pass, |feed_forward, x, pass| {
+            feed_forward.forward(x, pass)
+        })
     }
 
     /// Scores of the vocabulary for each hidden state.

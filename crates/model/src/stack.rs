@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::clusters::embed;
 use crate::positions::interpolated;
+use crate::question::question_lengths;
 use crate::{
     Axial, Block, Cache, ClusterEmbedding, DistanceBias, Embedding, Initializer, Linear, Memory,
     ModelConfig, Norm, Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
@@ -287,7 +288,7 @@ impl Stack {
                 if let Some(scale) = self.config.embedding.scale(&self.config) {
                     x = x * scale;
                 }
-                let x = self.with_types(x, input.types.as_ref());
+                let x = self.with_types(x, ids, input.types.as_ref());
                 let positions = self.positions_of(input, ids, start);
                 (self.with_positions(x, positions.clone()), positions)
             }
@@ -318,7 +319,12 @@ impl Stack {
     }
 
     /// The vectors with those of their kinds of segments, where there are kinds.
-    fn with_types(&self, x: Tensor<3>, given: Option<&Tensor<2, Int>>) -> Tensor<3> {
+    fn with_types(
+        &self,
+        x: Tensor<3>,
+        ids: &Tensor<2, Int>,
+        given: Option<&Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let [batch, length, _] = x.dims();
         let Some(table) = &self.types else {
             assert!(
@@ -327,9 +333,15 @@ impl Stack {
             );
             return x;
         };
-        let types = match given {
-            Some(types) => types.clone(),
-            None => Tensor::zeros([batch, length], &x.device()),
+        let types = match (given, self.config.embedding.question_end) {
+            (Some(types), _) => types.clone(),
+            (None, Some(end)) => {
+                let ends = question_lengths(ids, end).into_iter();
+                let kinds = ends.flat_map(|end| (0..length).map(move |at| i64::from(at >= end)));
+                let kinds = TensorData::new(kinds.collect::<Vec<_>>(), [batch, length]);
+                Tensor::from_data(kinds, &x.device())
+            }
+            (None, None) => Tensor::zeros([batch, length], &x.device()),
         };
         add(x, table.forward(types))
     }

@@ -1,7 +1,7 @@
 //! Every architecture against transformers: tiny checkpoints with random weights and what Hugging Face makes of them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{self, Description, TensorFile, Wanted, model_tensors};
 use attentive_model::{
@@ -300,4 +300,53 @@ fn scores_by_clusters_are_logarithms_of_probabilities() {
         (mean - expected).abs() < 1e-5 * expected,
         "{mean} and {expected}"
     );
+}
+
+/// Classes of the same families for which there is no golden.
+const OTHER_CLASSES: &[(&str, &[&str])] = &[
+    (
+        "big-bird",
+        &[
+            "BigBirdModel",
+            "BigBirdForPreTraining",
+            "BigBirdForSequenceClassification",
+            "BigBirdForTokenClassification",
+            "BigBirdForQuestionAnswering",
+        ],
+    ),
+    (
+        "longformer",
+        &[
+            "LongformerModel",
+            "LongformerForSequenceClassification",
+            "LongformerForTokenClassification",
+            "LongformerForQuestionAnswering",
+        ],
+    ),
+    ("reformer", &["ReformerModel"]),
+    ("reformer-masked", &["ReformerModel"]),
+    ("transformer-xl", &["TransfoXLModel"]),
+];
+
+#[test]
+fn other_classes_are_saved_as_what_they_are() {
+    let words_of = |folder: &Path| -> serde_json::Value {
+        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    for (name, classes) in OTHER_CLASSES {
+        for class in *classes {
+            let place = tempfile::tempdir().unwrap();
+            let mut words = words_of(&folder(name));
+            words["architectures"] = serde_json::json!([class]);
+            std::fs::write(place.path().join("config.json"), words.to_string()).unwrap();
+            let description = checkpoint::describe(place.path()).unwrap();
+            let model = Model::new(&description.config, 3, &Device::flex()).unwrap();
+            checkpoint::save_again(place.path(), &model, &description).unwrap();
+            assert_eq!(words_of(place.path())["architectures"][0], *class);
+            let (again, _) = checkpoint::load(place.path(), &Device::flex()).unwrap();
+            assert_eq!(again.config().canonical(), model.config().canonical());
+            assert_eq!(model_tensors(&again), model_tensors(&model), "{class}");
+        }
+    }
 }

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::bert::next_sentence;
 use super::bert_family::{
-    BertWords, RENAMED, ROWS, classes_of_first, labels_of_tokens, masked_words, pooled_first,
+    BertWords, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens, masked_words,
+    pooled_first,
 };
 use super::heads::refuse_unless;
 use super::json::typed;
@@ -15,8 +16,8 @@ use super::table::{Operation::Same, Part, Row, Table};
 use super::words::activation;
 use super::{Architecture, Format, LastState};
 use crate::{
-    AttentionConfig, BigBirdConfig, BlockDraws, FullAttentionConfig, LearnedConfig, ModelConfig,
-    PositionsConfig,
+    AttentionConfig, BigBirdConfig, BlockDraws, FullAttentionConfig, LabelsConfig, LabelsLayer,
+    LearnedConfig, ModelConfig, PositionsConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -90,6 +91,12 @@ pub(super) const FORMAT: Format = Format {
             rows: LABEL_ROWS,
             bare: false,
         },
+        Architecture {
+            name: "BigBirdForQuestionAnswering",
+            heads: answers_behind_layer,
+            rows: ANSWER_ROWS,
+            bare: false,
+        },
     ],
 };
 
@@ -114,6 +121,39 @@ const LABEL_ROWS: &[Row] = &[
     ("labels.weight",     "classifier.weight",  Same),
     ("labels.bias",       "classifier.bias",    Same),
 ];
+
+#[rustfmt::skip]
+const ANSWER_ROWS: &[Row] = &[
+    ("labels_layer.body.up.weight",    "qa_classifier.intermediate.dense.weight", Same),
+    ("labels_layer.body.up.bias",      "qa_classifier.intermediate.dense.bias",   Same),
+    ("labels_layer.body.down.weight",  "qa_classifier.output.dense.weight",       Same),
+    ("labels_layer.body.down.bias",    "qa_classifier.output.dense.bias",         Same),
+    ("labels_layer.norm_after.weight", "qa_classifier.output.LayerNorm.weight",   Same),
+    ("labels_layer.norm_after.bias",   "qa_classifier.output.LayerNorm.bias",     Same),
+    ("labels.weight",                  "qa_classifier.qa_outputs.weight",         Same),
+    ("labels.bias",                    "qa_classifier.qa_outputs.bias",           Same),
+];
+
+/// Where an answer begins and ends, after a further feed-forward layer; a question before the text holds none, and is told
+/// apart by the kinds of segments.
+fn answers_behind_layer(words: &Value, config: &mut ModelConfig) -> Result<(), String> {
+    let end = match &words["sep_token_id"] {
+        Value::Null => 66,
+        id => typed(id, "sep_token_id")?,
+    };
+    answers(words, config)?;
+    let layer = config.blocks.first().map(|block| LabelsLayer {
+        feed_forward: block.feed_forward.clone(),
+        norm: block.norm.clone(),
+    });
+    config.embedding.question_end = Some(end);
+    config.labels = config.labels.take().map(|labels| LabelsConfig {
+        layer,
+        question_end: Some(end),
+        ..labels
+    });
+    Ok(())
+}
 
 fn defaults() -> BertWords {
     BertWords {
@@ -216,5 +256,8 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let mut words = serde_json::to_value(bert).ok()?;
     let own = serde_json::to_value(own).ok()?;
     words.as_object_mut()?.extend(own.as_object()?.clone());
+    if let Some(end) = config.embedding.question_end {
+        words["sep_token_id"] = end.into();
+    }
     Some(words)
 }

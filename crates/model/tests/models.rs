@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use attentive_model::checkpoint::{self, Description, TensorFile, Wanted, model_tensors};
 use attentive_model::{
-    AttentionConfig, Cache, Extras, Input, MemoryStart, Model, Recorder, replace_parameters,
+    AttentionConfig, Cache, Extras, GlobalsConfig, HeadConfig, Input, MemoryStart, Model,
+    ModelConfig, Recorder, ResidualConfig, replace_parameters,
 };
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -349,4 +350,118 @@ fn other_classes_are_saved_as_what_they_are() {
             assert_eq!(model_tensors(&again), model_tensors(&model), "{class}");
         }
     }
+}
+
+#[test]
+fn what_a_config_cannot_mean_here_is_told_with_key_and_value() {
+    let cases = [
+        (
+            "longformer",
+            "attention_window",
+            serde_json::json!([4]),
+            "attention_window has 1 numbers and num_hidden_layers is 2; there must be as many",
+        ),
+        (
+            "longformer",
+            "attention_window",
+            serde_json::json!(5),
+            "blocks.0.attention.window: 5 is odd; both sides of a query see half of it: use an even number",
+        ),
+        (
+            "longformer",
+            "is_decoder",
+            serde_json::json!(true),
+            "is_decoder true is not supported; it must be false",
+        ),
+        (
+            "big-bird",
+            "attention_type",
+            serde_json::json!("dense"),
+            "attention_type \"dense\" is not supported; supported are block_sparse and original_full",
+        ),
+        (
+            "reformer",
+            "num_buckets",
+            serde_json::json!(null),
+            "num_buckets null is not supported; it must be a number or a list",
+        ),
+        (
+            "reformer",
+            "num_buckets",
+            serde_json::json!([3, 2]),
+            "blocks.1.attention.factors: 3 is odd, and a rotation gives two buckets; use even numbers",
+        ),
+        (
+            "reformer",
+            "axial_pos_embds_dim",
+            serde_json::json!([8, 8]),
+            "positions.widths: [8, 8] make up 16 and the width is 20; they must be equal",
+        ),
+        (
+            "reformer",
+            "is_decoder",
+            serde_json::json!(false),
+            "is_decoder false is not supported; it must be true",
+        ),
+        (
+            "transformer-xl",
+            "div_val",
+            serde_json::json!(1),
+            "div_val 1 is not supported; it must be 2 or more",
+        ),
+        (
+            "transformer-xl",
+            "cutoffs",
+            serde_json::json!([38, 20]),
+            "embedding.clusters.cutoffs: [38, 20] leave a cluster without tokens; use rising numbers between 0 and 61",
+        ),
+        (
+            "transformer-xl",
+            "tie_projs",
+            serde_json::json!([true]),
+            "head.adaptive.tied_maps: 1 are said and there are 3 clusters; say one for each",
+        ),
+    ];
+    for (name, key, value, expected) in cases {
+        let place = tempfile::tempdir().unwrap();
+        let text = std::fs::read_to_string(folder(name).join("config.json")).unwrap();
+        let mut words: serde_json::Value = serde_json::from_str(&text).unwrap();
+        words[key] = value;
+        std::fs::write(place.path().join("config.json"), words.to_string()).unwrap();
+        let told = checkpoint::describe(place.path()).unwrap_err().to_string();
+        assert!(told.ends_with(expected), "{told}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_together_are_told_in_a_sentence() {
+    let told = |name: &str, change: &dyn Fn(&mut ModelConfig)| {
+        let mut config = checkpoint::describe(&folder(name)).unwrap().config;
+        change(&mut config);
+        let error = Model::new(&config, 0, &Device::flex()).unwrap_err();
+        error.to_string()
+    };
+    let before =
+        |id| move |config: &mut ModelConfig| config.globals = Some(GlobalsConfig::Before(id));
+    assert_eq!(
+        told("longformer", &before(83)),
+        "globals.before: 83 is out of range; use 0 to 82"
+    );
+    assert_eq!(
+        told("bert", &before(1)),
+        "globals: no attention of this model can have them; leave it out, or use longformer in a bidirectional model"
+    );
+    assert_eq!(
+        told("bert", &|config| config.residual =
+            ResidualConfig::Reversible),
+        "residual: a norm after the sum keeps streams from being reversible; place norms before, or use \"one\""
+    );
+    assert_eq!(
+        told("transformer-xl", &|config| config.head = HeadConfig::Tied),
+        "head: clusters of tokens are no one table; use \"adaptive\" or \"separate\""
+    );
+    assert_eq!(
+        told("roberta", &|config| config.embedding.question_end = Some(2)),
+        "embedding.question_end: there is no second kind of segments; say types too, 2 or more, or leave it out"
+    );
 }

@@ -2,7 +2,8 @@
 
 use attentive::generation::Session;
 use attentive::model::{
-    Block, Initializer, Model, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness, Role,
+    Block, Initializer, Model, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness, Residual,
+    Role,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
@@ -107,13 +108,13 @@ pub fn encoder(work: &str) {
         .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
         let mut pass = Pass::default();
-        let mut x = add(
+        let mut x = Residual::One(add(
             embedding(table.val(), ids.clone()),
             embedding(places.val(), positions.clone()),
-        );
+        ));
         for (layer, block) in blocks.iter().enumerate() {
             x = block.forward(x, layer, &mut pass);
         }
-        norm.forward(x);
+        norm.forward(x.joined());
     });
 }

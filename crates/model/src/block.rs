@@ -2,12 +2,11 @@
 //! residual connection.
 
 use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, Initializer,
-    ModelConfig, NormConfig, Pass, Role, Site, Sublayer,
+    ModelConfig, NormConfig, Pass, Residual, Role, Site, Sublayer,
 };
 
 /// Where the norms stand.
@@ -103,12 +102,22 @@ impl Block {
         }
     }
 
-    /// `[batch, length, width]` to the same, as layer number `layer`.
-    pub fn forward(&self, x: Tensor<3>, layer: usize, pass: &mut Pass) -> Tensor<3> {
-        let x = self.attention.forward(x, pass, |attention, x, pass| {
+    /// Adds to the residual streams, as layer number `layer`.
+    pub fn forward(&self, residual: Residual, layer: usize, pass: &mut Pass) -> Residual {
+        let attend = |attention: &Attention, x, pass: &mut Pass| {
             let input = AttentionInput::own(x, layer);
             attention.forward(input, pass).output
-        });
+        };
+        let feed = |feed_forward: &FeedForward, x, pass: &mut Pass| feed_forward.forward(x, pass);
+        let x = match residual {
+            Residual::One(x) => self.attention.forward(x, pass, attend),
+            Residual::Two { attended, fed } => {
+                let attended = (self.attention).forward_across(attended, fed.clone(), pass, attend);
+                let fed = (self.feed_forward).forward_across(fed, attended.clone(), pass, feed);
+                let fed = pass.observe(Site::Block { layer }, fed);
+                return Residual::Two { attended, fed };
+            }
+        };
         // Without another sequence there is nothing to add, and no norm of it.
         let x = match (&self.cross, pass.memory.clone()) {
             (Some(cross), Some(memory)) => cross.forward(x, pass, |attention, x, pass| {
@@ -120,9 +129,7 @@ impl Block {
             }),
             _ => x,
         };
-        let x = self.feed_forward.forward(x, pass, |feed_forward, x, pass| {
-            feed_forward.forward(x, pass)
-        });
-        pass.observe(Site::Block { layer }, x)
+        let x = self.feed_forward.forward(x, pass, feed);
+        Residual::One(pass.observe(Site::Block { layer }, x))
     }
 }

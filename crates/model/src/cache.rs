@@ -238,6 +238,17 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Holds `first` before anything has passed, if there is something.
+    pub fn start_with(&mut self, first: impl FnOnce() -> Option<Tensor<3>>) {
+        if self.passed > 0 {
+            return;
+        }
+        if let Some(first) = first() {
+            self.passed = first.dims()[1];
+            self.held = Some(first);
+        }
+    }
+
     /// Puts what is held in front of new positions `[batch, length, width]`, and holds the last of both.
     ///
     /// # Panics

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttentionConfig, BlockConfig, CacheSize, ClassesConfig, EmbeddingConfig, HeadConfig,
-    LabelsConfig, LearnedConfig, NormConfig, PatchesConfig, Place, PoolerConfig, PositionsConfig,
-    RelativePositions, Role, Widths,
+    AttentionConfig, BlockConfig, CacheSize, ClassesConfig, EmbeddingConfig, GlobalsConfig,
+    HeadConfig, LabelsConfig, LearnedConfig, NormConfig, PatchesConfig, Place, PoolerConfig,
+    PositionsConfig, RelativePositions, ResidualConfig, Role, Widths,
 };
 
 /// Settings of a transformer: a stack of blocks, what it reads, what reads it, and the encoder that it may look at. What is
@@ -50,6 +50,12 @@ pub struct ModelConfig {
     pub labels: Option<LabelsConfig>,
     /// How the model knows the order of its tokens.
     pub positions: PositionsConfig,
+    /// Which positions are global in a pass that names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub globals: Option<GlobalsConfig>,
+    /// The residual streams; one unless said.
+    #[serde(default, skip_serializing_if = "is_one")]
+    pub residual: ResidualConfig,
     /// The norm after the last block, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_norm: Option<NormConfig>,
@@ -74,6 +80,10 @@ fn is_causal(role: &Role) -> bool {
 
 fn is_plain(embedding: &EmbeddingConfig) -> bool {
     *embedding == EmbeddingConfig::default()
+}
+
+fn is_one(residual: &ResidualConfig) -> bool {
+    *residual == ResidualConfig::One
 }
 
 fn default_deviation() -> f64 {
@@ -120,6 +130,8 @@ impl ModelConfig {
             classes: None,
             labels: None,
             positions: PositionsConfig::Learned(LearnedConfig::default()),
+            globals: None,
+            residual: ResidualConfig::One,
             final_norm: None,
             blocks: Vec::new(),
             order: Vec::new(),
@@ -161,6 +173,11 @@ impl ModelConfig {
     /// Width of the tables of tokens and positions.
     pub fn embedding_width(&self) -> usize {
         self.embedding.width.unwrap_or(self.width)
+    }
+
+    /// Width of what the heads read: all residual streams beside one another.
+    pub fn states_width(&self) -> usize {
+        self.width * self.residual.streams()
     }
 
     /// Query heads of the first block that has heads.
@@ -247,7 +264,7 @@ impl ModelConfig {
         let mut total = Operations {
             weights: match self.head {
                 HeadConfig::None => 0,
-                _ => 2 * width * self.vocabulary as u64,
+                _ => 2 * self.states_width() as u64 * self.vocabulary as u64,
             },
             attention: 0,
         };

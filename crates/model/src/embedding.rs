@@ -6,7 +6,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse, size, within};
-use crate::{ConfigError, Initializer, ModelConfig, NormConfig, PositionsConfig};
+use crate::{ClustersConfig, ConfigError, Initializer, ModelConfig, NormConfig, PositionsConfig};
 
 /// What becomes of tokens before the first block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct EmbeddingConfig {
     /// Width of the tables, where a map takes their sum to the model's width (Lan et al. 2020). Without it there is no map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
+    /// Tokens in clusters of several widths, in the place of one table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clusters: Option<ClustersConfig>,
     /// Whether the tokens' vectors are multiplied by √width; they are unless said where positions are sinusoidal, which
     /// would drown them otherwise (Vaswani et al. 2017), and are not elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,6 +26,9 @@ pub struct EmbeddingConfig {
     /// there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub types: usize,
+    /// The token that ends a question: where a pass does not say, what follows the first of it is of the second kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_end: Option<u32>,
     /// On the sum of all vectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormConfig>,
@@ -51,14 +57,30 @@ impl EmbeddingConfig {
         if self.types > 0 {
             within("embedding.types", self.types, MOST_TYPES)?;
         }
+        if self.question_end.is_some() && self.types < 2 {
+            return refuse(
+                "embedding.question_end",
+                "there is no second kind of segments; say types too, 2 or more, or leave it out",
+            );
+        }
         if let Some(norm) = &self.norm {
             positive("embedding.norm.epsilon", norm.epsilon())?;
+        }
+        if let Some(clusters) = &self.clusters {
+            if self.width.is_some() || self.shared {
+                return refuse(
+                    "embedding.clusters",
+                    "clusters have widths and maps of their own, and are not shared; leave out width and shared",
+                );
+            }
+            clusters.validate("embedding.clusters", model)?;
         }
         if model.patches.is_none() {
             return Ok(());
         }
         let refused = [
             ("width", self.width.is_some()),
+            ("clusters", self.clusters.is_some()),
             ("scaled", self.scaled.is_some()),
             ("types", self.types > 0),
             ("shared", self.shared),

@@ -9,9 +9,11 @@ mod block;
 mod cache;
 pub mod checkpoint;
 mod checks;
+mod clusters;
 mod config;
 mod embedding;
 mod feed_forward;
+mod globals;
 mod head;
 mod initial;
 mod linear;
@@ -23,6 +25,8 @@ mod parameters;
 mod pass;
 mod patches;
 mod positions;
+mod question;
+mod residual;
 mod stack;
 mod sublayer;
 mod validate;
@@ -30,12 +34,14 @@ mod validate;
 pub use attention::*;
 pub use block::{Block, BlockConfig, NormPlacement};
 pub use cache::{Cache, KeyValues, Segment, State};
+pub use clusters::{Adaptive, AdaptiveConfig, ClusterEmbedding, ClustersConfig};
 pub use config::{ConfigError, ModelConfig, Operations};
 pub use embedding::{Embedding, EmbeddingConfig};
 pub use feed_forward::{
     Dense, ExpertForm, ExpertWeighting, Experts, ExpertsConfig, FeedForward, FeedForwardConfig,
     GatedConfig, PlainConfig, Routes,
 };
+pub use globals::GlobalsConfig;
 pub use head::*;
 pub use initial::Initializer;
 pub use linear::Linear;
@@ -46,10 +52,11 @@ pub use parameters::{Parameter, parameters, replace_parameters};
 pub use pass::Pass;
 pub use patches::{Patches, PatchesConfig};
 pub use positions::{
-    BucketDirection, DistanceBias, LearnedConfig, Llama3Scaling, PositionsConfig, RotaryConfig,
-    RotaryFrequencies, RotaryScaling, SinusoidLayout, SinusoidalConfig, T5BucketsConfig,
-    YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
+    Axial, AxialConfig, BucketDirection, DistanceBias, LearnedConfig, Llama3Scaling,
+    PositionsConfig, RotaryConfig, RotaryFrequencies, RotaryScaling, SinusoidLayout,
+    SinusoidalConfig, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
 };
+pub use residual::{Residual, ResidualConfig};
 pub use stack::{Extras, Hidden, Input, Source, Stack};
 pub use sublayer::Sublayer;
 

@@ -7,8 +7,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    Classes, ConfigError, Extras, Hidden, Initializer, Input, Linear, Memory, ModelConfig, Pooler,
-    Stack, Words,
+    Adaptive, Classes, ConfigError, Extras, FeedForward, HeadConfig, Hidden, Initializer, Input,
+    Linear, Memory, ModelConfig, Pass, Pooler, Source, Stack, Sublayer, Words,
 };
 
 /// A transformer with its heads.
@@ -19,8 +19,10 @@ pub struct Model {
     /// From the encoder's width to the stack's, where they differ.
     bridge: Option<Linear>,
     words: Option<Words>,
+    adaptive: Option<Adaptive>,
     pooler: Option<Pooler>,
     classes: Option<Classes>,
+    labels_layer: Option<Sublayer<FeedForward>>,
     labels: Option<Linear>,
     #[module(skip)]
     config: ModelConfig,
@@ -60,10 +62,17 @@ impl Model {
         config.validate()?;
         let initial = &mut Initializer::new(seed, device);
         let (width, deviation) = (config.width, config.initial_deviation);
-        let pooled = config.pooler.as_ref().map_or(width, |it| it.width(width));
+        let states = config.states_width();
+        let pooled = (config.pooler.as_ref()).map_or(states, |it| it.width(config));
         Ok(Self {
             stack: Stack::new(config, initial),
             words: (config.head.words()).map(|words| Words::new(&words, config, initial)),
+            adaptive: match (&config.head, &config.embedding.clusters) {
+                (HeadConfig::Adaptive(head), Some(clusters)) => {
+                    Some(Adaptive::new(head, clusters, config, initial))
+                }
+                _ => None,
+            },
             encoder: (config.encoder.as_ref()).map(|encoder| Stack::new(encoder, initial)),
             bridge: (config.encoder.as_ref())
                 .filter(|encoder| encoder.width != width)
@@ -71,8 +80,10 @@ impl Model {
             pooler: (config.pooler.as_ref()).map(|pooler| Pooler::new(pooler, config, initial)),
             classes: (config.classes.as_ref())
                 .map(|classes| Classes::new(classes, config, pooled, initial)),
+            labels_layer: (config.labels.as_ref())
+                .and_then(|labels| labels.build_layer(config, initial)),
             labels: (config.labels.as_ref())
-                .map(|labels| Linear::new(width, labels.labels, true, deviation, initial)),
+                .map(|labels| Linear::new(states, labels.labels, true, deviation, initial)),
             config: config.clone(),
         })
     }
@@ -119,7 +130,7 @@ impl Model {
 
     /// A pass through the stack and all heads.
     pub fn forward(&self, input: Input, extras: Extras) -> Output {
-        let real = input.keys.clone();
+        let (real, source) = (input.keys.clone(), input.source.clone());
         let Extras {
             cache,
             observer,
@@ -135,7 +146,7 @@ impl Model {
             randomness: randomness.as_deref_mut(),
         };
         let hidden = self.hidden(input, inside);
-        self.read(hidden, real.as_deref(), randomness)
+        self.read(hidden, &source, real.as_deref(), randomness)
     }
 
     /// The hidden states that the heads read.
@@ -150,6 +161,7 @@ impl Model {
     fn read(
         &self,
         hidden: Hidden,
+        source: &Source,
         real: Option<&[Range<usize>]>,
         mut randomness: Option<&mut Randomness>,
     ) -> Output {
@@ -157,8 +169,7 @@ impl Model {
             states,
             auxiliary_loss,
         } = hidden;
-        let words = (self.words.as_ref())
-            .map(|words| words.forward(states.clone(), || self.stack.tokens()));
+        let words = self.scores(states.clone());
         let pooled = (self.pooler.as_ref()).map(|pooler| pooler.forward(states.clone(), real));
         let classes = match (&self.classes, &pooled) {
             (Some(classes), Some(pooled)) => {
@@ -167,11 +178,14 @@ impl Model {
             }
             _ => None,
         };
-        let labels = self.labels.as_ref().map(|labels| {
-            let dropped = self.config.labels.as_ref().map_or(0.0, |it| it.dropout);
-            let states = dropout(states.clone(), dropped, randomness);
-            labels.forward(states)
-        });
+        let labels = match (&self.labels, &self.config.labels) {
+            (Some(labels), Some(config)) => {
+                let states = self.before_labels(states.clone(), randomness.as_deref_mut());
+                let states = dropout(states, config.dropout, randomness);
+                Some(config.after_question(labels.forward(states), source))
+            }
+            _ => None,
+        };
         Output {
             hidden: states,
             words,
@@ -182,13 +196,34 @@ impl Model {
         }
     }
 
+    /// States after the layer before the labels, where there is one.
+    fn before_labels(&self, states: Tensor<3>, randomness: Option<&mut Randomness>) -> Tensor<3> {
+        let Some(layer) = &self.labels_layer else {
+            return states;
+        };
+        let mut pass = Pass {
+            randomness,
+            ..Pass::default()
+        };
+        layer.forward(states, &mut pass, |feed_forward, x, pass| {
+            feed_forward.forward(x, pass)
+        })
+    }
+
     /// Scores of the vocabulary for each hidden state.
     ///
     /// # Panics
     /// When the model has no head for them.
     pub fn words(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let words = self.words.as_ref();
-        let words = words.expect("words: the model has no head that scores the vocabulary");
-        words.forward(hidden, || self.stack.tokens())
+        let words = self.scores(hidden);
+        words.expect("words: the model has no head that scores the vocabulary")
+    }
+
+    fn scores(&self, states: Tensor<3>) -> Option<Tensor<3>> {
+        match (&self.words, &self.adaptive) {
+            (Some(words), _) => Some(words.forward(states, || self.stack.tokens())),
+            (None, Some(adaptive)) => Some(adaptive.forward(states, self.stack.clusters())),
+            (None, None) => None,
+        }
     }
 }

@@ -4,20 +4,24 @@ use std::ops::Range;
 
 use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 
+use crate::clusters::embed;
 use crate::positions::interpolated;
+use crate::question::question_lengths;
 use crate::{
-    Block, Cache, DistanceBias, Embedding, Initializer, Linear, Memory, ModelConfig, Norm,
-    Observer, Pass, Patches, PositionsConfig, Site, sinusoid,
+    Axial, Block, Cache, ClusterEmbedding, DistanceBias, Embedding, Initializer, Linear, Memory,
+    ModelConfig, Norm, Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
 };
 
 /// Embeddings, blocks and the norm after them.
 #[derive(Module, Debug)]
 pub struct Stack {
     tokens: Option<Embedding>,
+    clusters: Vec<ClusterEmbedding>,
     patches: Option<Patches>,
     positions: Option<Embedding>,
+    axial: Option<Axial>,
     types: Option<Embedding>,
     embedding_norm: Option<Norm>,
     embedding_map: Option<Linear>,
@@ -40,7 +44,7 @@ pub struct Input {
     pub types: Option<Tensor<2, Int>>,
     /// Where padding leaves real tokens, one range per batch row, counted from the cache's first position.
     pub keys: Option<Vec<Range<usize>>>,
-    /// Which positions see all and are seen by all; see [`Pass::globals`].
+    /// Which positions see all and are seen by all; those of the settings unless said. See [`Pass::globals`].
     pub globals: Option<Vec<Vec<usize>>>,
     /// The sequence that cross attention looks at: what [`crate::Model::encode`] gave, or states from elsewhere.
     pub memory: Option<Memory>,
@@ -104,17 +108,28 @@ impl Stack {
     pub(crate) fn new(config: &ModelConfig, initial: &mut Initializer) -> Self {
         let (width, narrow) = (config.width, config.embedding_width());
         let deviation = config.initial_deviation;
-        let reads_tokens = config.patches.is_none() && !config.embedding.shared;
+        let reads_tokens = config.patches.is_none()
+            && config.embedding.clusters.is_none()
+            && !config.embedding.shared;
         let mut table = |shape| Embedding::new(shape, deviation, initial);
         let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
         let positions = config.positions.table(config).map(&mut table);
+        let axial = match &config.positions {
+            PositionsConfig::Axial(axial) => Some(Axial::new(axial, deviation, initial)),
+            _ => None,
+        };
+        let mut table = |shape| Embedding::new(shape, deviation, initial);
         let types = config.embedding.types;
         let types = (types > 0).then(|| table([types, narrow]));
         Self {
             tokens,
+            clusters: (config.embedding.clusters.as_ref())
+                .map(|clusters| ClusterEmbedding::all(clusters, config, initial))
+                .unwrap_or_default(),
             patches: (config.patches.as_ref())
                 .map(|patches| Patches::new(patches, width, deviation, initial)),
             positions,
+            axial,
             types,
             embedding_norm: (config.embedding.norm.as_ref())
                 .map(|norm| Norm::new(norm, narrow, initial)),
@@ -124,7 +139,8 @@ impl Stack {
                 .layer_blocks()
                 .map(|block| Block::new(block, config, config.role, initial))
                 .collect(),
-            final_norm: (config.final_norm.as_ref()).map(|norm| Norm::new(norm, width, initial)),
+            final_norm: (config.final_norm.as_ref())
+                .map(|norm| Norm::new(norm, config.states_width(), initial)),
             config: config.clone(),
         }
     }
@@ -146,12 +162,18 @@ impl Stack {
             .val()
     }
 
+    /// The clusters of tokens, where they are in such.
+    pub fn clusters(&self) -> &[ClusterEmbedding] {
+        &self.clusters
+    }
+
     /// The device of its weights.
     pub(crate) fn device(&self) -> Device {
-        match (&self.tokens, &self.patches) {
-            (Some(tokens), _) => tokens.weight.lazy_device(),
-            (None, Some(patches)) => patches.device(),
-            (None, None) => panic!("stack: an encoder's device is that of its decoder"),
+        match (&self.tokens, &self.patches, self.clusters.first()) {
+            (Some(tokens), ..) => tokens.weight.lazy_device(),
+            (None, Some(patches), _) => patches.device(),
+            (None, None, Some(cluster)) => cluster.table().lazy_device(),
+            (None, None, None) => panic!("stack: an encoder's device is that of its decoder"),
         }
     }
 
@@ -190,10 +212,14 @@ impl Stack {
             };
             keys.iter().flat_map(real).collect()
         });
+        let globals = match (&input.source, self.config.globals) {
+            (Source::Ids(ids), Some(config)) => input.globals.or_else(|| Some(config.of(ids))),
+            _ => input.globals,
+        };
         let mut pass = Pass {
             real: input.keys,
             memory: input.memory,
-            globals: input.globals,
+            globals,
             rotary: self
                 .config
                 .positions
@@ -214,9 +240,11 @@ impl Stack {
             x = map.forward(x);
         }
         x = pass.observe(Site::Embedding, x);
+        let mut residual = Residual::new(self.config.residual, x);
         for (layer, block) in self.passed().enumerate() {
-            x = block.forward(x, layer, &mut pass);
+            residual = block.forward(residual, layer, &mut pass);
         }
+        let mut x = residual.joined();
         if let Some(cache) = pass.cache.as_deref_mut() {
             cache.advance(length);
         }
@@ -253,12 +281,14 @@ impl Stack {
                 (self.placed_in_grid(x, grid), positions)
             }
             (Source::Ids(ids), None) => {
-                let table = shared.unwrap_or_else(|| self.tokens());
-                let mut x = embedding(table, ids.clone());
+                let mut x = match self.clusters.as_slice() {
+                    [] => embedding(shared.unwrap_or_else(|| self.tokens()), ids.clone()),
+                    clusters => embed(clusters, ids),
+                };
                 if let Some(scale) = self.config.embedding.scale(&self.config) {
                     x = x * scale;
                 }
-                let x = self.with_types(x, input.types.as_ref());
+                let x = self.with_types(x, ids, input.types.as_ref());
                 let positions = self.positions_of(input, ids, start);
                 (self.with_positions(x, positions.clone()), positions)
             }
@@ -289,7 +319,12 @@ impl Stack {
     }
 
     /// The vectors with those of their kinds of segments, where there are kinds.
-    fn with_types(&self, x: Tensor<3>, given: Option<&Tensor<2, Int>>) -> Tensor<3> {
+    fn with_types(
+        &self,
+        x: Tensor<3>,
+        ids: &Tensor<2, Int>,
+        given: Option<&Tensor<2, Int>>,
+    ) -> Tensor<3> {
         let [batch, length, _] = x.dims();
         let Some(table) = &self.types else {
             assert!(
@@ -298,9 +333,15 @@ impl Stack {
             );
             return x;
         };
-        let types = match given {
-            Some(types) => types.clone(),
-            None => Tensor::zeros([batch, length], &x.device()),
+        let types = match (given, self.config.embedding.question_end) {
+            (Some(types), _) => types.clone(),
+            (None, Some(end)) => {
+                let ends = question_lengths(ids, end).into_iter();
+                let kinds = ends.flat_map(|end| (0..length).map(move |at| i64::from(at >= end)));
+                let kinds = TensorData::new(kinds.collect::<Vec<_>>(), [batch, length]);
+                Tensor::from_data(kinds, &x.device())
+            }
+            (None, None) => Tensor::zeros([batch, length], &x.device()),
         };
         add(x, table.forward(types))
     }
@@ -311,6 +352,13 @@ impl Stack {
         match (&self.config.positions, &self.positions) {
             (PositionsConfig::Learned(_), Some(table)) => {
                 add(x, table.forward(positions.expand([batch, length])))
+            }
+            (PositionsConfig::Axial(_), _) => {
+                let axial = self
+                    .axial
+                    .as_ref()
+                    .expect("stack: axial positions have tables");
+                add(x, axial.forward(positions.expand([batch, length])))
             }
             (PositionsConfig::Sinusoidal(config), _) => {
                 let vectors = sinusoid(positions, width, config.layout);

@@ -54,6 +54,31 @@ impl<Body: Module> Sublayer<Body> {
             Some(norm) => norm.forward_beside(x),
             None => [x.clone(), x],
         };
+        self.added(x, normed, pass, body)
+    }
+
+    /// The same where what is read is not what is added to.
+    pub fn forward_across(
+        &self,
+        onto: Tensor<3>,
+        x: Tensor<3>,
+        pass: &mut Pass,
+        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+    ) -> Tensor<3> {
+        let normed = match &self.norm_before {
+            Some(norm) => norm.forward(x),
+            None => x,
+        };
+        self.added(onto, normed, pass, body)
+    }
+
+    fn added(
+        &self,
+        x: Tensor<3>,
+        normed: Tensor<3>,
+        pass: &mut Pass,
+        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+    ) -> Tensor<3> {
         let branch = body(&self.body, normed, pass);
         let branch = match &self.norm_of_branch {
             Some(norm) => norm.forward(branch),

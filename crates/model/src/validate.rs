@@ -1,7 +1,7 @@
 //! Whether the settings of a model can work together.
 
 use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
-use crate::{BlockConfig, ConfigError, HeadConfig, ModelConfig, Role};
+use crate::{BlockConfig, ConfigError, HeadConfig, ModelConfig, ResidualConfig, Role};
 
 impl ModelConfig {
     /// Whether the settings can work together.
@@ -23,6 +23,10 @@ impl ModelConfig {
             positive("final_norm.epsilon", norm.epsilon())?;
         }
         self.validate_blocks()?;
+        self.residual.validate(self)?;
+        if let Some(globals) = self.globals {
+            globals.validate(self)?;
+        }
         match &self.encoder {
             Some(encoder) => self.validate_encoder(encoder),
             None if self.embedding.shared => refuse(
@@ -127,6 +131,12 @@ impl ModelConfig {
             return refuse(
                 &format!("encoder.{field}"),
                 format!("nothing but the decoder reads an encoder; {none}"),
+            );
+        }
+        if encoder.residual != ResidualConfig::One {
+            return refuse(
+                "encoder.residual",
+                "a decoder looks at one stream; use \"one\"",
             );
         }
         if !encoder.embedding.shared {

@@ -31,8 +31,9 @@ attention = { kind = "full", heads = 2 }
 feed_forward = { kind = "gated", hidden_width = 24 }
 "#;
 
-const LINES: [&str; 17] = [
+const LINES: [&str; 18] = [
     r#"model.positions={ kind = "learned" }"#,
+    r#"model.positions={ kind = "axial", shape = [4, 4], widths = [6, 10] }"#,
     r#"model.positions={ kind = "sinusoidal" }"#,
     r#"model.positions={ kind = "rotary" }"#,
     r#"model.positions={ kind = "rotary", scaling = { kind = "linear", factor = 2 } }"#,

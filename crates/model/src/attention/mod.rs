@@ -10,6 +10,7 @@
 
 mod argmax;
 mod big_bird;
+mod chunks;
 mod cosine;
 mod full;
 mod heads;
@@ -36,7 +37,8 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 pub use argmax::{Argmax, ArgmaxConfig};
-pub use big_bird::{BigBird, BigBirdConfig};
+pub use big_bird::{BigBird, BigBirdConfig, BlockDraws};
+pub use chunks::{Chunks, ChunksConfig};
 pub use cosine::{Cosine, CosineConfig};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
@@ -50,11 +52,12 @@ pub use nadaraya_watson::{
 pub use pattern::{Call, Context, Pattern, Projected};
 pub use performer::{Performer, PerformerConfig};
 pub use place::{Place, RelativePositions, Role, Widths};
-pub use reformer::{Reformer, ReformerConfig};
+pub use reformer::order::FillConfig;
+pub use reformer::{Reformer, ReformerConfig, RotationGenerator};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
-pub use transformer_xl::{TransformerXl, TransformerXlConfig};
+pub use transformer_xl::{MemoryStart, TransformerXl, TransformerXlConfig};
 pub use unprojected::Unprojected;
 
 use crate::checks::refuse;
@@ -114,6 +117,8 @@ kinds! {
     BigBird(BigBirdConfig),
     /// Vectors that hash alike.
     Reformer(ReformerConfig),
+    /// Chunks of a sequence and those beside them.
+    Chunks(ChunksConfig),
 }
 
 impl AttentionConfig {

@@ -11,7 +11,8 @@ use burn::tensor::Tensor;
 
 use super::full::Softmax;
 use super::{
-    Argmax, BigBird, Cosine, LinearPattern, Linformer, NadarayaWatson, Performer, Role, Scored,
+    Argmax, BigBird, Chunks, Cosine, LinearPattern, Linformer, NadarayaWatson, Performer, Role,
+    Scored,
 };
 use crate::{AttentionSite, Pass};
 
@@ -32,6 +33,8 @@ pub enum Pattern {
     Linformer(Linformer),
     /// Softmax over blocks: those near, the ends and a few drawn ones.
     BigBird(BigBird),
+    /// Softmax within chunks and to those beside them.
+    Chunks(Chunks),
     /// Sums of products of positive features.
     Linear(LinearPattern),
     /// The same with random features.
@@ -49,6 +52,7 @@ impl Pattern {
             Self::NadarayaWatson(pattern) => pattern.attend(heads, call),
             Self::Linformer(pattern) => pattern.attend(heads, call),
             Self::BigBird(pattern) => pattern.attend(heads, call),
+            Self::Chunks(pattern) => pattern.attend(heads, call),
             Self::Linear(pattern) => pattern.attend(heads, call),
             Self::Performer(pattern) => pattern.attend(heads, call),
         }

@@ -23,20 +23,22 @@
 //! there. But sorting sees the whole sequence, and a later token can change which of the earlier ones share a chunk. That is why
 //! no cache can serve it. For the same reason padding, though never seen, takes places in chunks.
 
-mod meeting;
-mod order;
+pub(super) mod meeting;
+pub(super) mod order;
+mod torch_normal;
 
 use std::ops::Range;
 
-use attentive_tensor::dropout;
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
 
 use self::meeting::Meeting;
-use self::order::{Order, counted, whole, with_padding};
+use self::order::{FillConfig, Order, counted, padded, padding, whole, with_padding};
+use self::torch_normal::torch_normal;
 
 use super::heads::with_heads;
-use super::pattern::Call;
+use super::pattern::{Call, Context};
 use super::{
     Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, Place, Role, Sides,
 };
@@ -65,7 +67,31 @@ with_heads! {
         /// Of the random rotations.
         #[serde(default)]
         pub seed: u64,
+        /// By which generator the rotations are drawn from the seed; by ours unless said.
+        #[serde(default, skip_serializing_if = "is_ours")]
+        pub generator: RotationGenerator,
+        /// Even numbers that make up `buckets`, where each has rotations of its own, so that many buckets need few.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub factors: Vec<usize>,
+        /// To which lengths sequences are filled up; to whole chunks unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fill: Option<FillConfig>,
     }
+}
+
+/// By which generator rotations are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotationGenerator {
+    /// The one of all numbers that are drawn here.
+    #[default]
+    Ours,
+    /// PyTorch's, after its `manual_seed`.
+    Torch,
+}
+
+fn is_ours(generator: &RotationGenerator) -> bool {
+    *generator == RotationGenerator::Ours
 }
 
 fn one() -> usize {
@@ -73,6 +99,36 @@ fn one() -> usize {
 }
 
 impl ReformerConfig {
+    /// The numbers that make up the buckets, each with rotations of its own.
+    fn parts(&self) -> Vec<usize> {
+        match self.factors.as_slice() {
+            [] => vec![self.buckets],
+            factors => factors.to_vec(),
+        }
+    }
+
+    /// Whether the factors make up the buckets.
+    fn validate_factors(&self, path: &str) -> Result<(), ConfigError> {
+        let path = format!("{path}.factors");
+        if let Some(odd) = self.factors.iter().find(|it| !it.is_multiple_of(2)) {
+            return refuse(
+                &path,
+                format!("{odd} is odd, and a rotation gives two buckets; use even numbers"),
+            );
+        }
+        let product = self.factors.iter().copied().fold(1, usize::saturating_mul);
+        if !self.factors.is_empty() && product != self.buckets {
+            return refuse(
+                &path,
+                format!(
+                    "{:?} make up {product} buckets and there are {}; they must be equal",
+                    self.factors, self.buckets
+                ),
+            );
+        }
+        Ok(())
+    }
+
     /// How many keys a query meets in one round.
     fn met(&self) -> usize {
         let chunks = self.chunks_before.saturating_add(self.chunks_after);
@@ -98,8 +154,12 @@ impl AttentionSettings for ReformerConfig {
                 ),
             );
         }
+        self.validate_factors(path)?;
         within(&format!("{path}.rounds"), self.rounds, MOST_ROUNDS)?;
         size(&format!("{path}.chunk"), self.chunk)?;
+        if let Some(fill) = &self.fill {
+            fill.validate(&format!("{path}.fill"), self.chunk)?;
+        }
         let chunks = place.length.div_ceil(self.chunk);
         let neighbours = self.chunks_before.saturating_add(self.chunks_after);
         if neighbours > chunks {
@@ -118,7 +178,16 @@ impl AttentionSettings for ReformerConfig {
         let (shared, width, deviation) = (self.shared(), place.widths.queries, place.deviation);
         let head_width = shared.head_width(width);
         let inner = shared.heads * head_width;
-        let rotations = [shared.heads, head_width, self.rounds, self.buckets / 2];
+        let half = self.parts().into_iter().sum::<usize>() / 2;
+        let shape = [shared.heads, head_width, self.rounds, half];
+        let seed = self.seed;
+        let rotations = match self.generator {
+            RotationGenerator::Ours => initial.frozen_normal(shape, seed),
+            RotationGenerator::Torch => initial.frozen(shape, move |device| {
+                let numbers = torch_normal(seed, shape.iter().product());
+                Tensor::from_data(TensorData::new(numbers, shape), device)
+            }),
+        };
         Attention::Reformer(Reformer {
             query_key: Linear::new(width, inner, shared.bias, deviation, initial),
             value: Linear::new(width, inner, shared.bias, deviation, initial),
@@ -129,7 +198,7 @@ impl AttentionSettings for ReformerConfig {
                 place.residual_deviation,
                 initial,
             ),
-            rotations: initial.frozen_normal(rotations, self.seed),
+            rotations,
             config: self.clone(),
             role: place.role,
         })
@@ -142,7 +211,8 @@ impl AttentionSettings for ReformerConfig {
             each.saturating_mul(length as u64)
         } else {
             let rounds = self.rounds as u64;
-            let hashing = (inner * rounds).saturating_mul(self.buckets as u64);
+            let rotated: usize = self.parts().into_iter().sum();
+            let hashing = (inner * rounds).saturating_mul(rotated as u64);
             let met = rounds.saturating_mul(self.met() as u64);
             each.saturating_mul(met).saturating_add(hashing)
         };
@@ -171,7 +241,7 @@ pub struct Reformer {
     query_key: Linear,
     value: Linear,
     output: Linear,
-    /// `[heads, head_width, rounds, buckets / 2]`, drawn once and never trained.
+    /// `[heads, head_width, rounds, buckets / 2]`, of factors half their sum; drawn once and never trained.
     rotations: Param<Tensor<4>>,
     #[module(skip)]
     config: ReformerConfig,
@@ -209,16 +279,7 @@ impl Reformer {
         let [_, heads, _, head_width] = query.dims();
         let order = self.order(&query, call.real.as_deref());
         let meeting = Meeting::new(query, &order, self.role);
-        let (context, weights) = if call.wants_weights() {
-            let attended = call.weigh(meeting.pairs(&order, [batch, heads, length]), value);
-            (attended.context, attended.weights)
-        } else {
-            let randomness = call.pass.randomness.as_deref_mut();
-            let dropped = dropout(meeting.weights.clone(), self.config.dropout, randomness);
-            let gathered = dropped.matmul(order.seen(order.sorted(value)));
-            let merged = meeting.merged(gathered, &order).narrow(1, 0, length);
-            (merged.reshape([batch, heads, length, head_width]), None)
-        };
+        let Context { context, weights } = meeting.gathered(&order, value, &mut call);
         let context = context
             .swap_dims(1, 2)
             .reshape([batch, length, heads * head_width]);
@@ -252,18 +313,10 @@ impl Reformer {
         let [batch, heads, length, _] = vectors.dims();
         let (chunk, rows) = (self.config.chunk, batch * heads);
         let device = vectors.device();
-        if length <= chunk {
-            let positions = counted(length, &device);
-            return Order {
-                positions: positions.unsqueeze::<2>().expand([rows, length]),
-                padding: real.map(|_| padding(vectors, length, real)),
-                rounds: 1,
-                chunk: length,
-                before: 0,
-                after: 0,
-            };
+        let padded = padded(length, chunk, self.config.fill.as_ref());
+        if padded <= chunk {
+            return Order::straight(vectors, length, length, [0, 0], real);
         }
-        let padded = length.next_multiple_of(chunk);
         let (rounds, buckets) = (self.config.rounds, self.config.buckets);
         let hashes = self.hashes(vectors.clone().detach(), padded);
         let is_padded = padded > length || real.is_some();
@@ -299,33 +352,15 @@ impl Reformer {
         let rotations = rotations.reshape([1, heads, head_width, rounds * half]);
         let rotated = with_padding(vectors, padded).matmul(rotations);
         let rotated = rotated.reshape([batch * heads, padded, rounds, half]);
-        let both = Tensor::cat(vec![rotated.clone(), -rotated], 3);
-        let hashes = whole(both.argmax(3).squeeze_dim::<3>(3));
+        let (mut start, mut product) = (0, 1);
+        let parts = self.config.parts().into_iter().map(|factor| {
+            let rotated = rotated.clone().narrow(3, start, factor / 2);
+            let both = Tensor::cat(vec![rotated.clone(), -rotated], 3);
+            let hashes = whole(both.argmax(3).squeeze_dim::<3>(3)) * product;
+            (start, product) = (start + factor / 2, product * factor as i64);
+            hashes
+        });
+        let hashes = parts.reduce(Tensor::add).expect("there is a factor");
         hashes.swap_dims(1, 2)
     }
-}
-
-/// Which positions of each row are padding, `[batch · heads, padded]`.
-fn padding(vectors: &Tensor<4>, padded: usize, real: Option<&[Range<usize>]>) -> Tensor<2, Bool> {
-    let [batch, heads, length, _] = vectors.dims();
-    if let Some(real) = real {
-        assert_eq!(
-            real.len(),
-            batch,
-            "Reformer attention: {} ranges of keys do not fit vectors {:?}",
-            real.len(),
-            vectors.dims()
-        );
-    }
-    let is_padding = |row: usize, position: usize| {
-        position >= length || real.is_some_and(|real| !real[row].contains(&position))
-    };
-    let all = (0..batch * heads)
-        .flat_map(|row| (0..padded).map(move |position| (row / heads, position)))
-        .map(|(row, position)| is_padding(row, position))
-        .collect();
-    Tensor::from_data(
-        TensorData::new(all, [batch * heads, padded]),
-        &vectors.device(),
-    )
 }

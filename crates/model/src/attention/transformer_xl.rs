@@ -8,9 +8,12 @@
 //! far back a key lies, and keys of an earlier segment can be met again. The memory is the last `memory` inputs of this
 //! layer, kept by the cache: keys and values are made of it anew, with the weights of today, and no gradient flows into it.
 
-use attentive_tensor::{ScoreBias, Scores};
+use std::ops::Range;
+
+use attentive_tensor::{Mask, ScoreBias, Scores};
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Shape, Tensor};
+use serde::{Deserialize, Serialize};
 
 use super::heads::with_heads;
 use super::pattern::{Call, Projected};
@@ -27,7 +30,32 @@ with_heads! {
     pub struct TransformerXlConfig {
         /// How many earlier positions are remembered from pass to pass.
         pub memory: usize,
+        /// What is remembered before the first pass; nothing unless said.
+        #[serde(default, skip_serializing_if = "is_empty")]
+        pub start: MemoryStart,
+        /// How many keys a query sees, its own among them; all before it unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub window: Option<usize>,
+        /// Distances beyond this one count as it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub farthest: Option<usize>,
     }
+}
+
+/// What is remembered before the first pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryStart {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// As many zeros as the memory holds, which are seen like any other position: a key of zeros still has the score of its
+    /// distance.
+    Zeros,
+}
+
+fn is_empty(start: &MemoryStart) -> bool {
+    *start == MemoryStart::Empty
 }
 
 impl AttentionSettings for TransformerXlConfig {
@@ -36,6 +64,11 @@ impl AttentionSettings for TransformerXlConfig {
         place.serve(path, kind, &[Role::Causal])?;
         place.take_positions(path, kind, &[])?;
         size(&format!("{path}.memory"), self.memory)?;
+        for (field, value) in [("window", self.window), ("farthest", self.farthest)] {
+            if let Some(value) = value {
+                size(&format!("{path}.{field}"), value)?;
+            }
+        }
         let width = place.widths.queries;
         if !width.is_multiple_of(2) {
             return refuse(
@@ -70,6 +103,9 @@ impl AttentionSettings for TransformerXlConfig {
             content_bias: initial.normal([heads, head_width], deviation),
             position_bias: initial.normal([heads, head_width], deviation),
             memory: self.memory,
+            start: self.start,
+            window: self.window,
+            farthest: self.farthest,
             dropout: shared.dropout,
         })
     }
@@ -112,6 +148,12 @@ pub struct TransformerXl {
     #[module(skip)]
     memory: usize,
     #[module(skip)]
+    start: MemoryStart,
+    #[module(skip)]
+    window: Option<usize>,
+    #[module(skip)]
+    farthest: Option<usize>,
+    #[module(skip)]
     dropout: f64,
 }
 
@@ -122,10 +164,15 @@ impl TransformerXl {
         let (met, dropped) = match pass.cache.as_deref_mut() {
             Some(cache) => {
                 let segment = cache.segment(input.layer, self.memory);
+                segment.start_with(|| self.zeros(&queries));
                 (segment.extend(queries.clone()), segment.dropped())
             }
-            None => (queries.clone(), 0),
+            None => match self.zeros(&queries) {
+                Some(zeros) => (Tensor::cat(vec![zeros, queries.clone()], 1), 0),
+                None => (queries.clone(), 0),
+            },
         };
+        let real = real.map(|rows| self.after_zeros(rows));
         let query = self.split(self.query.forward(queries));
         let mut call = Call {
             site: AttentionSite {
@@ -146,7 +193,7 @@ impl TransformerXl {
         let bias = self.position_scores(query * scale, scale, keys);
         let scores = Scores {
             bias: Some(ScoreBias::Pairs(bias)),
-            ..Scores::new(call.mask(dropped), scale)
+            ..Scores::new(self.windowed(call.mask(dropped)), scale)
         };
         let attended = call.attend(heads, &scores);
         let [batch, heads, length, head_width] = attended.context.dims();
@@ -159,11 +206,47 @@ impl TransformerXl {
         }
     }
 
+    /// What is remembered before the first of these inputs.
+    fn zeros(&self, queries: &Tensor<3>) -> Option<Tensor<3>> {
+        let [batch, _, width] = queries.dims();
+        let zeros = || Tensor::zeros([batch, self.memory, width], &queries.device());
+        (self.start == MemoryStart::Zeros).then(zeros)
+    }
+
+    /// Where keys are real when zeros may stand before the first.
+    ///
+    /// # Panics
+    /// When zeros do, and padding stands between them and the first real position.
+    fn after_zeros(&self, rows: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        if self.start == MemoryStart::Empty {
+            return rows;
+        }
+        let row = |real: Range<usize>| {
+            assert_eq!(
+                real.start, 0,
+                "Transformer-XL attention: padding before {real:?} parts it from the memory of zeros; pad on the right"
+            );
+            0..self.memory + real.end
+        };
+        rows.into_iter().map(row).collect()
+    }
+
+    fn windowed(&self, mask: Mask) -> Mask {
+        match self.window {
+            Some(window) => mask.with_window(window),
+            None => mask,
+        }
+    }
+
     /// What the distance of each pair adds to its score, `[batch, heads, queries, keys]`, of scaled queries.
     fn position_scores(&self, query: Tensor<4>, scale: f64, keys: usize) -> Tensor<4> {
         let width = self.positions.weight.dims()[1];
         // Farthest first, as the keys stand.
         let distances = Tensor::<1, Int>::arange(0..keys as i64, &query.device()).flip([0]);
+        let distances = match self.farthest {
+            Some(farthest) => distances.clamp_max(farthest as i64),
+            None => distances,
+        };
         let encodings = sinusoid(distances.unsqueeze(), width, SinusoidLayout::Concatenated);
         let positions = self.split(self.positions.forward(encodings));
         let positions = positions.squeeze_dim::<3>(0).swap_dims(1, 2);

@@ -128,7 +128,7 @@ const PRETRAINING_ROWS: &[Row] = &[
 ];
 
 /// Whether a second sentence follows the first.
-fn next_sentence(config: &mut ModelConfig) {
+pub(super) fn next_sentence(config: &mut ModelConfig) {
     pooled_first(config, None);
     config.classes = Some(ClassesConfig {
         classes: 2,

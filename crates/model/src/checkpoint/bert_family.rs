@@ -255,6 +255,8 @@ pub fn labels_of_tokens(words: &Value, config: &mut ModelConfig) -> Result<(), S
         labels: read_labels(words)?,
         about: LabelsUse::Tokens,
         dropout: 0.0,
+        layer: None,
+        question_end: None,
     });
     Ok(())
 }
@@ -265,6 +267,8 @@ pub fn answers(_: &Value, config: &mut ModelConfig) -> Result<(), String> {
         labels: 2,
         about: LabelsUse::Answers,
         dropout: 0.0,
+        layer: None,
+        question_end: None,
     });
     Ok(())
 }

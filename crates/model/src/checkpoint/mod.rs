@@ -11,6 +11,7 @@ mod bart;
 mod bert;
 mod bert_family;
 mod bert_generation;
+mod big_bird;
 mod distilbert;
 mod error;
 mod generation;
@@ -20,11 +21,13 @@ mod heads;
 mod json;
 mod llama;
 mod llama_family;
+mod longformer;
 mod mistral;
 mod mixtral;
 mod named;
 mod qwen2;
 mod qwen3;
+mod reformer;
 mod replace_file;
 mod roberta;
 mod rope;
@@ -32,6 +35,7 @@ mod save;
 mod t5;
 mod table;
 mod tensor_file;
+mod transfo_xl;
 mod vit;
 mod windows;
 mod words;
@@ -142,12 +146,13 @@ impl Format {
             head_width: config.head_width(),
             group: (self.group)(config),
             gated: is_gated(config),
+            width: config.width,
         }
     }
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 18] = [
+static FORMATS: [Format; 22] = [
     gpt2::FORMAT,
     llama::FORMAT,
     mistral::FORMAT,
@@ -156,6 +161,8 @@ static FORMATS: [Format; 18] = [
     mixtral::FORMAT,
     bert::FORMAT,
     roberta::FORMAT,
+    longformer::FORMAT,
+    big_bird::FORMAT,
     distilbert::FORMAT,
     albert::FORMAT,
     bert_generation::ALONE,
@@ -165,6 +172,8 @@ static FORMATS: [Format; 18] = [
     bart::BART,
     bart::MARIAN,
     t5::FORMAT,
+    reformer::FORMAT,
+    transfo_xl::FORMAT,
     attentive::FORMAT,
 ];
 

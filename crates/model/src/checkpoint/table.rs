@@ -14,11 +14,17 @@ pub enum Operation {
     Same,
     /// The same under one more axis of size one, in front.
     Led,
+    /// The same under one more axis of size one, after the first.
+    Parted,
+    /// In no model of ours: the inverse wavelengths of sines and cosines, which theirs keeps beside its weights.
+    Wavelengths,
+    /// In no file of theirs: it is drawn from a seed of the settings.
+    Drawn,
     /// The same, with the pixels of a patch under axes of their own.
     Convolution,
     /// Theirs is `[input, output]`.
     Transpose,
-    /// Theirs holds three vectors one after the other, of which ours is this one.
+    /// Theirs holds three tensors one after the other, of which ours is this one.
     Third(usize),
     /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
     TransposedThird(usize),
@@ -69,6 +75,8 @@ pub struct Names {
     pub head_width: usize,
     /// How many blocks a group has.
     pub group: usize,
+    /// Width of the model.
+    pub width: usize,
     /// Whether feed-forward layers have a gate, beside which T5 names the other map otherwise.
     pub gated: bool,
 }
@@ -94,6 +102,9 @@ impl Names {
         let mut told = BTreeSet::new();
         for Parameter { name, shape, .. } in parameters {
             let (whole_name, operation) = self.theirs(name);
+            if operation == Operation::Drawn {
+                continue;
+            }
             let theirs = match whole_name.strip_prefix(prefix) {
                 Some(stripped) if !prefixed => stripped,
                 _ => &whole_name,
@@ -142,13 +153,11 @@ impl Names {
     pub fn write(&self, ours: BTreeMap<String, TensorData>) -> BTreeMap<String, TensorData> {
         let mut theirs: BTreeMap<String, TensorData> = BTreeMap::new();
         for (name, data) in ours {
-            let (mut their_name, operation) = self.theirs(&name);
-            if let Some(stripped) = their_name
-                .strip_prefix(self.table.optional_prefix)
-                .filter(|_| self.bare)
-            {
-                their_name = stripped.to_owned();
+            let (their_name, operation) = self.theirs(&name);
+            if operation == Operation::Drawn {
+                continue;
             }
+            let their_name = self.saved_name(their_name);
             let shape = data.shape().to_vec();
             let numbers = data.try_to_vec::<f32>().expect("parameters are f32");
             let their_shape = operation.their_shape(&shape, self.patches.as_ref());
@@ -159,7 +168,26 @@ impl Names {
             let target = place.as_mut_slice::<f32>().expect("made as f32 above");
             operation.put(&numbers, &shape, self.head_width, target);
         }
+        for part in self.table.parts {
+            let made = part
+                .rows
+                .iter()
+                .filter(|row| row.2 == Operation::Wavelengths);
+            theirs.extend(made.map(|row| {
+                let name = format!("{}{}", part.theirs, row.1);
+                (self.saved_name(name), wavelengths(self.width))
+            }));
+        }
         theirs
+    }
+
+    /// Their name as it is saved.
+    fn saved_name(&self, name: String) -> String {
+        let stripped = name.strip_prefix(self.table.optional_prefix);
+        match stripped.filter(|_| self.bare) {
+            Some(stripped) => stripped.to_owned(),
+            None => name,
+        }
     }
 
     /// Their name of our tensor, and the way between them.
@@ -231,6 +259,16 @@ impl Table {
     }
 }
 
+/// The inverse wavelengths of sines and cosines of this width.
+fn wavelengths(width: usize) -> TensorData {
+    // In PyTorch's precision and order of steps, so that a file that was read is written again bit for bit.
+    let numbers: Vec<f32> = (0..width / 2)
+        .map(|i| 1.0 / 10_000f32.powf(2.0 * i as f32 / width as f32))
+        .collect();
+    let count = numbers.len();
+    TensorData::new(numbers, [count])
+}
+
 /// The numbers that make `pattern` into `name`, each with the word that stands for it.
 fn places_of<'n, 'p>(mut name: &'n str, mut pattern: &'p str) -> Option<Vec<(&'p str, &'n str)>> {
     let mut places = Vec::new();
@@ -249,25 +287,29 @@ fn places_of<'n, 'p>(mut name: &'n str, mut pattern: &'p str) -> Option<Vec<(&'p
 }
 
 impl Operation {
+    /// Whether both have the same numbers one after the other.
+    fn keeps_order(self) -> bool {
+        matches!(
+            self,
+            Self::Same | Self::Led | Self::Parted | Self::Convolution
+        )
+    }
+
     /// The shape of theirs, given ours.
     fn their_shape(self, ours: &[usize], patches: Option<&PatchesConfig>) -> Vec<usize> {
         match (self, ours) {
             (Self::Same | Self::NeighbouringPairs, _) => ours.to_vec(),
             (Self::Led, _) => [&[1], ours].concat(),
+            (Self::Parted, [first, rest @ ..]) => [&[*first, 1][..], rest].concat(),
             (Self::Convolution, [output, _]) => {
                 let patches = patches.expect("convolutions are of models with patches");
                 vec![*output, patches.channels, patches.size, patches.size]
             }
             (Self::Transpose, [output, input]) => vec![*input, *output],
-            (Self::Third(_), [size]) => vec![3 * size],
+            (Self::Third(_), [first, rest @ ..]) => [&[3 * first][..], rest].concat(),
             (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
             _ => panic!("checkpoint table: {self:?} does not apply to {ours:?}"),
         }
-    }
-
-    /// Whether our numbers stand in the order of theirs.
-    fn keeps_order(self) -> bool {
-        matches!(self, Self::Same | Self::Led | Self::Convolution)
     }
 
     /// Our numbers from theirs.
@@ -302,9 +344,9 @@ impl Operation {
     /// Where our number of this index stands in theirs.
     fn their_index(self, index: usize, shape: &[usize], head_width: usize) -> usize {
         match (self, shape) {
-            (Self::Same | Self::Led | Self::Convolution, _) => index,
+            _ if self.keeps_order() => index,
             (Self::Transpose, [output, input]) => index % input * output + index / input,
-            (Self::Third(part), [size]) => part * size + index,
+            (Self::Third(part), _) => part * shape.iter().product::<usize>() + index,
             (Self::TransposedThird(part), [output, input]) => {
                 index % input * 3 * output + part * output + index / input
             }

@@ -54,17 +54,19 @@ impl PoolerConfig {
         }
     }
 
-    /// Width of the vector in a model of this width.
-    pub fn width(&self, width: usize) -> usize {
-        let said = self.map.as_ref().and_then(|map| map.width);
-        said.unwrap_or(width)
+    /// Width of the vector in `model`.
+    pub fn width(&self, model: &ModelConfig) -> usize {
+        match &self.map {
+            Some(map) => map.width.unwrap_or(model.width),
+            None => model.states_width(),
+        }
     }
 
     /// The same settings with implied sizes written out.
     pub(crate) fn canonical(&self, width: usize) -> Self {
         let mut config = self.clone();
         if let Some(map) = &mut config.map {
-            map.width = Some(self.width(width));
+            map.width = Some(map.width.unwrap_or(width));
         }
         config
     }
@@ -81,8 +83,8 @@ pub struct Pooler {
 impl Pooler {
     /// Builds the pooler of `model`.
     pub fn new(config: &PoolerConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
-        let pooled = config.width(model.width);
-        let map = || Linear::new(model.width, pooled, true, model.initial_deviation, initial);
+        let (width, pooled) = (model.states_width(), config.width(model));
+        let map = || Linear::new(width, pooled, true, model.initial_deviation, initial);
         Self {
             map: config.map.is_some().then(map),
             config: config.clone(),

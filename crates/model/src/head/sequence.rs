@@ -2,11 +2,15 @@
 
 use attentive_tensor::{Randomness, dropout};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{probability, refuse, size};
-use crate::{ConfigError, Initializer, Linear, ModelConfig};
+use crate::checks::{positive, probability, refuse, size};
+use crate::question::question_lengths;
+use crate::{
+    BlockConfig, ConfigError, FeedForward, FeedForwardConfig, Initializer, Linear, ModelConfig,
+    NormConfig, NormPlacement, Source, Sublayer,
+};
 
 /// Settings of the classes of a sequence, which are read from the pooled vector.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +41,23 @@ pub struct LabelsConfig {
     /// Dropout on the states.
     #[serde(default)]
     pub dropout: f64,
+    /// What the states go through before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<LabelsLayer>,
+    /// The token that ends a question: the scores of what stands up to it are lowered, but for the first position's, which means
+    /// that there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_end: Option<u32>,
+}
+
+/// A feed-forward layer with its residual connection and a norm after it, before the labels. Zaheer et al. 2020.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelsLayer {
+    /// The layer.
+    pub feed_forward: FeedForwardConfig,
+    /// After the sum.
+    pub norm: NormConfig,
 }
 
 /// What the labels of positions say.
@@ -93,9 +114,57 @@ impl LabelsConfig {
                 ),
             );
         }
+        if let Some(layer) = &self.layer {
+            layer.feed_forward.validate("labels.layer.feed_forward")?;
+            positive("labels.layer.norm.epsilon", layer.norm.epsilon())?;
+        }
+        if self.question_end.is_some() && self.about != LabelsUse::Answers {
+            return refuse(
+                "labels.question_end",
+                "labels of tokens have no question; leave it out, or say that they are about answers",
+            );
+        }
         Ok(())
     }
+
+    /// Builds what the states go through before the labels of `model`.
+    pub(crate) fn build_layer(
+        &self,
+        model: &ModelConfig,
+        initial: &mut Initializer,
+    ) -> Option<Sublayer<FeedForward>> {
+        let layer = self.layer.as_ref()?;
+        let (width, deviation) = (model.states_width(), model.initial_deviation);
+        let body = FeedForward::new(&layer.feed_forward, width, deviation, deviation, initial);
+        let block = BlockConfig {
+            norm: layer.norm.clone(),
+            placement: NormPlacement::After,
+            ..model.blocks.first()?.clone()
+        };
+        Some(Sublayer::new(body, &block, width, initial))
+    }
+
+    /// Scores `[batch, length, labels]` without those of answers inside the question.
+    pub(crate) fn after_question(&self, scores: Tensor<3>, source: &Source) -> Tensor<3> {
+        let (Some(end), Source::Ids(ids)) = (self.question_end, source) else {
+            return scores;
+        };
+        let [batch, length, _] = scores.dims();
+        let ends = question_lengths(ids, end).into_iter();
+        let lowered = ends.flat_map(|end| {
+            (0..length).map(move |at| match (1..end).contains(&at) {
+                true => QUESTION_SCORE,
+                false => 0.0,
+            })
+        });
+        let lowered = TensorData::new(lowered.collect::<Vec<f32>>(), [batch, length, 1]);
+        scores.clone() + Tensor::<3>::from_data(lowered, &scores.device())
+    }
 }
+
+/// Added to the scores of answers inside a question. It is no stand-in for minus infinity: it is what checkpoints were trained
+/// with, and what is told of such a place stays a number.
+const QUESTION_SCORE: f32 = -1e6;
 
 /// Scores the classes of a sequence.
 #[derive(Module, Debug)]
@@ -117,7 +186,7 @@ impl Classes {
         let deviation = model.initial_deviation;
         let (classes, bias) = (config.classes, config.bias);
         let map = Linear::new(pooled, classes, bias, deviation, initial);
-        let teacher = || Linear::new(model.width, classes, bias, deviation, initial);
+        let teacher = || Linear::new(model.states_width(), classes, bias, deviation, initial);
         Self {
             map,
             teacher: config.teacher.then(teacher),

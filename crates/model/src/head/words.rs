@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse};
-use crate::{ConfigError, Initializer, Linear, ModelConfig, Norm, NormConfig};
+use crate::{AdaptiveConfig, ConfigError, Initializer, Linear, ModelConfig, Norm, NormConfig};
 
 /// Which scores of the vocabulary a model gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub enum HeadConfig {
     Separate,
     /// One of these with more around it.
     Words(WordsConfig),
+    /// Logarithms of probabilities, by the clusters of the embedding.
+    Adaptive(AdaptiveConfig),
     /// None.
     None,
 }
@@ -60,29 +62,43 @@ impl HeadConfig {
             }),
             Self::Separate => Some(WordsConfig::default()),
             Self::Words(config) => Some(config.clone()),
-            Self::None => None,
+            Self::Adaptive(_) | Self::None => None,
         }
     }
 
     /// The same in the shortest spelling.
     pub(crate) fn canonical(&self) -> Self {
         let spellings = [Self::Tied, Self::Separate];
-        let short = spellings.into_iter().find(|it| it.words() == self.words());
+        let Some(words) = self.words() else {
+            return self.clone();
+        };
+        let short = spellings
+            .into_iter()
+            .find(|it| it.words() == Some(words.clone()));
         short.unwrap_or_else(|| self.clone())
     }
 
     /// Whether the settings can work in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
+        if let Self::Adaptive(config) = self {
+            return config.validate("head.adaptive", model);
+        }
         let Some(config) = self.words() else {
             return Ok(());
         };
+        if model.embedding.clusters.is_some() && config.tied {
+            return refuse(
+                "head",
+                "clusters of tokens are no one table; use \"adaptive\" or \"separate\"",
+            );
+        }
         if let Some(transform) = &config.transform {
             positive(
                 "head.words.transform.norm.epsilon",
                 transform.norm.epsilon(),
             )?;
         }
-        let narrow = model.embedding_width() != model.width;
+        let narrow = model.embedding_width() != model.states_width();
         if model.patches.is_some() {
             return refuse(
                 "head",
@@ -95,7 +111,7 @@ impl HeadConfig {
                 format!(
                     "tokens of width {} cannot score states of width {}; give it a transform, or use \"separate\"",
                     model.embedding_width(),
-                    model.width
+                    model.states_width()
                 ),
             );
         }
@@ -126,7 +142,7 @@ struct Transform {
 impl Words {
     /// Builds the head of `model`.
     pub fn new(config: &WordsConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
-        let (width, deviation) = (model.width, model.initial_deviation);
+        let (width, deviation) = (model.states_width(), model.initial_deviation);
         // A tied table is as wide as the embedding, which the transform maps to.
         let inner = match config.tied {
             true => model.embedding_width(),

@@ -2,6 +2,7 @@
 //! distance, or nothing but the mask.
 
 mod alibi;
+mod axial;
 mod distance_bias;
 mod learned;
 mod rotary;
@@ -13,6 +14,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use alibi::alibi_slopes;
+pub use axial::{Axial, AxialConfig};
 pub use distance_bias::DistanceBias;
 pub use learned::LearnedConfig;
 pub(crate) use learned::interpolated;
@@ -29,6 +31,8 @@ use crate::{ConfigError, HeadsConfig, ModelConfig, Role};
 pub enum PositionsConfig {
     /// A learned vector per position, added to the token's.
     Learned(LearnedConfig),
+    /// A learned vector per row and one per column of a grid, beside one another, added to the token's. Kitaev et al. 2020.
+    Axial(AxialConfig),
     /// Sines and cosines of the position, added to √width times the token's vector. Vaswani et al. 2017.
     Sinusoidal(SinusoidalConfig),
     /// Queries and keys are rotated by their position. Su et al. 2021.
@@ -47,6 +51,7 @@ impl PositionsConfig {
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
         match self {
             Self::Learned(config) => config.validate("positions"),
+            Self::Axial(config) => config.validate("positions", model),
             Self::None {} => Ok(()),
             Self::Sinusoidal(_) if !model.embedding_width().is_multiple_of(2) => refuse(
                 "width",
@@ -89,7 +94,7 @@ impl PositionsConfig {
             ),
         };
         match self {
-            Self::Learned(_) | Self::Sinusoidal(_) | Self::None {} => Ok(()),
+            Self::Learned(_) | Self::Axial(_) | Self::Sinusoidal(_) | Self::None {} => Ok(()),
             Self::Rotary(config) => {
                 let least = config.least_head_width();
                 if !head_width.is_multiple_of(2) || head_width < least {
@@ -110,12 +115,16 @@ impl PositionsConfig {
         }
     }
 
-    /// The shape of the table that is learned, if one is.
+    /// The shape of the one table that is learned, if one is.
     pub(crate) fn table(&self, model: &ModelConfig) -> Option<[usize; 2]> {
         match self {
             Self::Learned(config) => Some([model.length + config.offset, model.embedding_width()]),
             Self::T5Buckets(config) => Some([config.buckets, model.heads()]),
-            Self::Sinusoidal(_) | Self::Rotary(_) | Self::Alibi {} | Self::None {} => None,
+            Self::Axial(_)
+            | Self::Sinusoidal(_)
+            | Self::Rotary(_)
+            | Self::Alibi {}
+            | Self::None {} => None,
         }
     }
 
@@ -124,6 +133,7 @@ impl PositionsConfig {
     pub fn countable(&self, length: usize) -> Option<usize> {
         match self {
             Self::Learned(config) => Some(length + config.offset),
+            Self::Axial(config) => Some(config.places()),
             Self::Sinusoidal(_) | Self::Rotary(_) => Some(i32::MAX as usize),
             Self::Alibi {} | Self::T5Buckets(_) | Self::None {} => None,
         }

@@ -68,6 +68,7 @@ pub const EXAMPLES: &[Example] = &[
     example("nadaraya-watson, constant", r#"{ "kind": "nadaraya_watson", "kernel": "constant" }"#),
     example("nadaraya-watson, heads", r#"{ "kind": "nadaraya_watson", "kernel": "gaussian", "heads": 4, "learn_width": "learned" }"#),
     example("transformer-xl", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24 }"#),
+    example("transformer-xl, clamped", r#"{ "kind": "transformer_xl", "heads": 4, "memory": 24, "window": 9, "farthest": 4 }"#),
     example("linear", r#"{ "kind": "linear", "heads": 4, "key_value_heads": 2 }"#),
     example("linear, softplus", r#"{ "kind": "linear", "heads": 4, "map": "softplus", "bias": true }"#),
     example("linear, norms of heads", r#"{ "kind": "linear", "heads": 4, "head_norm": { "kind": "rms" } }"#),
@@ -78,6 +79,7 @@ pub const EXAMPLES: &[Example] = &[
     example("longformer, dilated and global", r#"{ "kind": "longformer", "heads": 4, "window": 2, "dilation": 2, "globals": 2 }"#),
     example("big_bird", r#"{ "kind": "big_bird", "heads": 4, "block": 3, "random_blocks": 1 }"#),
     example("big_bird, small blocks", r#"{ "kind": "big_bird", "heads": 4, "key_value_heads": 2, "block": 1, "random_blocks": 2, "seed": 3 }"#),
+    example("big_bird, in training", r#"{ "kind": "big_bird", "heads": 4, "block": 2, "random_blocks": 2, "draws": "in_training", "full_length": 3 }"#),
     example("transformer-xl, biases", r#"{ "kind": "transformer_xl", "heads": 2, "head_width": 5, "memory": 11, "bias": true }"#),
     // The seeds are such that no vector comes into another bucket when finite differences move it.
     Example {
@@ -88,5 +90,12 @@ pub const EXAMPLES: &[Example] = &[
         later: Later::Scaled,
         ..example("reformer, both sides", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 1, "chunk": 3, "chunks_after": 1, "seed": 5 }"#)
     },
+    Example {
+        later: Later::Scaled,
+        ..example("reformer, factors", r#"{ "kind": "reformer", "heads": 2, "buckets": 8, "factors": [2, 4], "rounds": 1, "chunk": 4, "seed": 5, "generator": "torch", "fill": { "multiple": 8, "beyond": 2 } }"#)
+    },
+    example("chunks", r#"{ "kind": "chunks", "heads": 4, "chunk": 4, "bias": true }"#),
+    example("chunks, both sides", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_after": 1 }"#),
+    example("chunks, filled up", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_before": 2, "fill": { "multiple": 6, "beyond": 2 } }"#),
     example("reformer, one chunk", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 24, "bias": true }"#),
 ];

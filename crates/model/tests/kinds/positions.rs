@@ -149,8 +149,9 @@ fn config(change: &str) -> ModelConfig {
     serde_json::from_value(words).unwrap()
 }
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     r#"{ "kind": "learned" }"#,
+    r#"{ "kind": "axial", "shape": [4, 4], "widths": [5, 7] }"#,
     r#"{ "kind": "sinusoidal" }"#,
     r#"{ "kind": "rotary" }"#,
     r#"{ "kind": "rotary", "scaling": { "kind": "linear", "factor": 2.0 } }"#,

@@ -4,6 +4,7 @@
 mod architectures;
 mod decoders;
 mod gguf;
+mod long;
 mod losses;
 mod support;
 mod words;

@@ -65,6 +65,7 @@ pub(super) fn load(path: &Path, device: &Device) -> Result<(Model, Description),
         known: Vec::new(),
         patches: None,
         head_width: description.config.head_width(),
+        width: description.config.width,
         group: 1,
         gated: true,
     };

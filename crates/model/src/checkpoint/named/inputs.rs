@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::{Int, Tensor, TensorData};
 
 use super::super::{CheckpointError, TensorFile};
-use crate::{Input, Memory, Model, ModelConfig, Source};
+use crate::{AttentionConfig, BlockConfig, Input, Memory, MemoryStart, Model, ModelConfig, Source};
 
 /// All inputs that some model takes.
 pub const INPUTS: [&str; 10] = [
@@ -90,9 +90,11 @@ impl Inputs<'_> {
         }
         let ids = self.ids(config, ids)?;
         let shape = ids.shape;
+        let keys = self.real(mask, shape)?;
+        self.refuse_gap(config, mask, keys.as_deref())?;
         Ok(Input {
             source: Source::Ids(tensor(ids, self.model)),
-            keys: self.real(mask, shape)?,
+            keys,
             positions: self
                 .positions(config, shape)?
                 .map(|it| tensor(it, self.model)),
@@ -100,6 +102,26 @@ impl Inputs<'_> {
             globals: self.globals(shape)?,
             ..Input::new(Tensor::zeros([0, 0], &device))
         })
+    }
+
+    /// Padding in front would part a memory of zeros from the text.
+    fn refuse_gap(
+        &self,
+        config: &ModelConfig,
+        mask: &str,
+        keys: Option<&[Range<usize>]>,
+    ) -> Result<(), CheckpointError> {
+        let zeros = |block: &BlockConfig| match &block.attention {
+            AttentionConfig::TransformerXl(config) => config.start == MemoryStart::Zeros,
+            _ => false,
+        };
+        let padded = keys.is_some_and(|keys| keys.iter().any(|range| range.start > 0));
+        match padded && config.blocks.iter().any(zeros) {
+            true => self.wrong(format!(
+                "{mask} has zeros in front, which would part the memory from the text; pad on the right"
+            )),
+            false => Ok(()),
+        }
     }
 
     fn pixels(&self, config: &ModelConfig) -> Result<Input, CheckpointError> {

@@ -1,0 +1,55 @@
+//! Which positions see all and are seen by all, where a pass does not say. Beltagy et al. 2020.
+
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::checks::refuse;
+use crate::{AttentionConfig, ConfigError, ModelConfig, Role};
+
+/// Which positions are global in a pass that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GlobalsConfig {
+    /// The first, from which classes are read.
+    First,
+    /// All before the first token of this id: the question before a text.
+    Before(u32),
+}
+
+impl GlobalsConfig {
+    /// Whether the settings can work in `model`.
+    pub(crate) fn validate(self, model: &ModelConfig) -> Result<(), ConfigError> {
+        let has_globals =
+            |attention: &AttentionConfig| matches!(attention, AttentionConfig::Longformer(_));
+        let mut blocks = model.blocks.iter();
+        if model.role == Role::Causal || !blocks.any(|block| has_globals(&block.attention)) {
+            return refuse(
+                "globals",
+                "no attention of this model can have them; leave it out, or use longformer in a bidirectional model",
+            );
+        }
+        match self {
+            Self::Before(id) if id as usize >= model.vocabulary => refuse(
+                "globals.before",
+                format!("{id} is out of range; use 0 to {}", model.vocabulary - 1),
+            ),
+            Self::Before(_) | Self::First => Ok(()),
+        }
+    }
+
+    /// The global positions of `ids` `[batch, length]`, one list per row.
+    pub(crate) fn of(self, ids: &Tensor<2, Int>) -> Vec<Vec<usize>> {
+        let [batch, length] = ids.dims();
+        match self {
+            Self::First => vec![(0..length.min(1)).collect(); batch],
+            Self::Before(separator) => {
+                let ids = ids.clone().into_data().iter::<i64>().collect::<Vec<_>>();
+                let before = |row: &[i64]| {
+                    let end = row.iter().position(|id| *id == i64::from(separator));
+                    (0..end.unwrap_or(0)).collect()
+                };
+                ids.chunks(length.max(1)).map(before).collect()
+            }
+        }
+    }
+}

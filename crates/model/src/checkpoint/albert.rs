@@ -8,9 +8,10 @@ use super::bert_family::{
     ANSWER_ROWS, BertWords, LABEL_ROWS, RENAMED, answers, classes_of_first, labels_of_tokens,
     masked_words, pooled_first,
 };
+use super::heads::classes;
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
-use crate::{ClassesConfig, EmbeddingConfig, LearnedConfig, ModelConfig, PositionsConfig};
+use crate::{EmbeddingConfig, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "albert",
@@ -29,8 +30,13 @@ pub(super) const FORMAT: Format = Format {
             "predictions.decoder.bias",
         ],
         renamed: RENAMED,
+        twins: &[("words.bias", "predictions.decoder.bias")],
+        zeros: &[],
     },
-    group: |config| groups(config).map_or(1, |groups| groups.inner),
+    group: |words| {
+        let inner = words["inner_group_num"].as_u64();
+        inner.map_or(1, |inner| inner.max(1) as usize)
+    },
     last_state: LastState::Normed,
     architectures: &[
         Architecture {
@@ -56,12 +62,7 @@ pub(super) const FORMAT: Format = Format {
             heads: |words, config| {
                 masked_words(words, config, None);
                 pooled_first(config, None);
-                config.classes = Some(ClassesConfig {
-                    classes: 2,
-                    bias: true,
-                    dropout: 0.0,
-                    teacher: false,
-                });
+                config.classes = Some(classes(words, true)?);
                 Ok(())
             },
             rows: PRETRAINING_ROWS,

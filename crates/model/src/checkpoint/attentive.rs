@@ -18,6 +18,8 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "",
         ignored: &[],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

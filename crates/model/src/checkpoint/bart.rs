@@ -45,6 +45,11 @@ const TABLE: Table = Table {
             rows: &[("tokens.weight", "shared.weight", Same)],
         },
         Part {
+            ours: "encoder.",
+            theirs: "model.",
+            rows: &[("tokens.weight", "shared.weight", Same)],
+        },
+        Part {
             ours: "stack.",
             theirs: "model.decoder.",
             rows: ROWS,
@@ -66,6 +71,13 @@ const TABLE: Table = Table {
         "final_logits_bias",
     ],
     renamed: &[],
+    // Where weights are not tied, each side has a table of its own.
+    twins: &[
+        ("stack.tokens.weight", "model.decoder.embed_tokens.weight"),
+        ("encoder.tokens.weight", "model.encoder.embed_tokens.weight"),
+    ],
+    // Published files often leave it out.
+    zeros: &["words.bias"],
 };
 
 #[rustfmt::skip] // A table is read in columns.
@@ -279,10 +291,11 @@ fn read(words: &Value, kind: &Kind) -> Result<ModelConfig, String> {
         words.encoder_ffn_dim.unwrap_or(kind.hidden_width),
         Role::Bidirectional,
     );
-    encoder.embedding.shared = true;
+    let tied = words.tie_word_embeddings.unwrap_or(true);
+    encoder.embedding.shared = tied;
     Ok(ModelConfig {
         head: HeadConfig::Words(WordsConfig {
-            tied: words.tie_word_embeddings.unwrap_or(true),
+            tied,
             bias: true,
             ..WordsConfig::default()
         }),

@@ -28,6 +28,8 @@ pub(super) const FORMAT: Format = Format {
             "cls.predictions.decoder.bias",
         ],
         renamed: RENAMED,
+        twins: &[("words.bias", "cls.predictions.decoder.bias")],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

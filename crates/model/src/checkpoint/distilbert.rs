@@ -24,6 +24,8 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "distilbert.",
         ignored: &["embeddings.position_ids", "vocab_projector.weight"],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

@@ -26,6 +26,8 @@ pub(super) const FORMAT: Format = Format {
         // Causal masks that old versions saved as buffers, and the copy of the tied embedding.
         ignored: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

@@ -56,6 +56,8 @@ pub(super) const fn table(parts: &'static [Part]) -> Table {
         optional_prefix: PREFIX,
         ignored: IGNORED,
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     }
 }
 

@@ -5,6 +5,7 @@
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
 //! saved under `model_type: "attentive"` with our own settings and names.
 
+mod adapt;
 mod albert;
 mod attentive;
 mod bart;
@@ -70,7 +71,7 @@ struct Format {
     /// The names of the tensors, theirs and ours.
     table: Table,
     /// How many blocks stand together in a group of their names.
-    group: fn(&ModelConfig) -> usize,
+    group: fn(&Value) -> usize,
     /// What Hugging Face lists as the last of the hidden states.
     last_state: LastState,
     /// The heads that a model of the family can have; the first is meant where config.json says nothing.
@@ -131,12 +132,17 @@ impl Format {
             // not have.
             let (back, _) = self.settings(&words).ok()?;
             let same = back.canonical().without_dropout() == meant;
-            same.then(|| (self.names(architecture, &config), words.clone()))
+            same.then(|| (self.names(architecture, &config, &words), words.clone()))
         })
     }
 
     /// The names of all tensors of a class.
-    fn names(&'static self, architecture: &Architecture, config: &ModelConfig) -> Names {
+    fn names(
+        &'static self,
+        architecture: &Architecture,
+        config: &ModelConfig,
+        words: &Value,
+    ) -> Names {
         Names {
             table: &self.table,
             heads: architecture.rows,
@@ -144,7 +150,8 @@ impl Format {
             known: self.architectures.iter().flat_map(|it| it.rows).collect(),
             patches: config.patches,
             head_width: config.head_width(),
-            group: (self.group)(config),
+            group: (self.group)(words),
+            untied: config.head.words().is_some_and(|words| !words.tied),
             gated: is_gated(config),
             width: config.width,
         }
@@ -207,9 +214,10 @@ pub fn load(path: &Path, device: &Device) -> Result<(Model, Description), Checkp
     if is_gguf(path) {
         return gguf::load(path, device);
     }
-    let (names, description) = read_config(path)?;
-    let model = built(&description.config, &path.join("config.json"), device)?;
+    let (names, mut description) = read_config(path)?;
     let file = TensorFile::of_folder(path)?;
+    description.config = adapt::adapted(&description.config, &names, &file);
+    let model = built(&description.config, &path.join("config.json"), device)?;
     let model = filled(model, &names, &file, "config.json")?;
     Ok((model, description))
 }
@@ -303,7 +311,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
         .validate()
         .map_err(|error| wrong(&path, error.to_string()))?;
     let (special, generation) = generation::read(folder, &words)?;
-    let names = format.names(architecture, &config);
+    let names = format.names(architecture, &config, &words);
     let description = Description {
         model_type: format.model_type,
         config,

@@ -37,6 +37,8 @@ pub(super) const FORMAT: Format = Format {
             "mask_value_float32",
         ],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::OfLastBlock,

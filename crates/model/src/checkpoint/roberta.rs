@@ -23,6 +23,8 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "roberta.",
         ignored: IGNORED,
         renamed: RENAMED,
+        twins: &[("words.bias", "lm_head.decoder.bias")],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

@@ -45,6 +45,8 @@ pub(super) const FORMAT: Format = Format {
             "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
         ],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,
@@ -112,6 +114,8 @@ struct Words {
     initializer_factor: f64,
     feed_forward_proj: String,
     tie_word_embeddings: bool,
+    /// Since transformers 5, which ties by what a file holds; before, outputs were scaled where weights were tied.
+    scale_decoder_outputs: Option<bool>,
     /// The longest sequence in training, which the first releases said and nothing enforces.
     n_positions: Option<usize>,
     is_encoder_decoder: bool,
@@ -135,6 +139,7 @@ impl Default for Words {
             initializer_factor: 1.0,
             feed_forward_proj: "relu".to_owned(),
             tie_word_embeddings: true,
+            scale_decoder_outputs: None,
             n_positions: None,
             is_encoder_decoder: true,
         }
@@ -198,7 +203,9 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
     Ok(ModelConfig {
         head: HeadConfig::Words(WordsConfig {
             tied: words.tie_word_embeddings,
-            scaled: words.tie_word_embeddings,
+            scaled: words
+                .scale_decoder_outputs
+                .unwrap_or(words.tie_word_embeddings),
             ..WordsConfig::default()
         }),
         encoder: Some(Box::new(encoder)),
@@ -266,6 +273,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
         initializer_factor: config.initial_deviation / 0.05,
         feed_forward_proj,
         tie_word_embeddings: config.head.words().is_none_or(|words| words.tied),
+        scale_decoder_outputs: config.head.words().map(|words| words.scaled),
         n_positions: None,
         is_encoder_decoder: true,
     };

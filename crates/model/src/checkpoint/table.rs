@@ -58,6 +58,11 @@ pub struct Table {
     pub ignored: &'static [&'static str],
     /// Ends of names that old versions wrote otherwise, theirs and today's.
     pub renamed: &'static [(&'static str, &'static str)],
+    /// Other whole names under which a tensor of ours may lie, ours and theirs. Where both are there this one is meant: it is a
+    /// copy of the other, or weights are not tied. Those of a model that is not tied are saved under both.
+    pub twins: &'static [(&'static str, &'static str)],
+    /// Our tensors that are zero where a file has none.
+    pub zeros: &'static [&'static str],
 }
 
 /// The names of a model with its heads.
@@ -79,6 +84,46 @@ pub struct Names {
     pub width: usize,
     /// Whether feed-forward layers have a gate, beside which T5 names the other map otherwise.
     pub gated: bool,
+    /// Whether scores of the vocabulary have a matrix of their own.
+    pub untied: bool,
+}
+
+/// What a file calls what we ask for by whole names.
+pub struct Lookup {
+    /// Today's names, and those of the file.
+    names: HashMap<String, String>,
+    prefix: &'static str,
+    /// Whether the file's names have the prefix that some leave out.
+    prefixed: bool,
+}
+
+impl Lookup {
+    pub fn new(names: &Names, file: &TensorFile) -> Self {
+        let found = file.names();
+        let prefix = names.table.optional_prefix;
+        Self {
+            prefixed: found.iter().any(|name| name.starts_with(prefix)),
+            names: found
+                .into_iter()
+                .map(|name| (names.table.today(&name), name))
+                .collect(),
+            prefix,
+        }
+    }
+
+    /// The file's name of a tensor.
+    pub fn name(&self, whole: &str) -> Option<&str> {
+        let asked = match whole.strip_prefix(self.prefix) {
+            Some(stripped) if !self.prefixed => stripped,
+            _ => whole,
+        };
+        self.names.get(asked).map(String::as_str)
+    }
+
+    /// Whether the file has a tensor.
+    pub fn has(&self, whole: &str) -> bool {
+        self.name(whole).is_some()
+    }
 }
 
 impl Names {
@@ -89,14 +134,9 @@ impl Names {
         file: &TensorFile,
     ) -> Result<HashMap<String, TensorData>, TensorProblems> {
         let mut problems = TensorProblems::default();
+        let lookup = Lookup::new(self, file);
         let found = file.names();
-        let today: HashMap<String, &str> = found
-            .iter()
-            .map(|name| (self.table.today(name), name.as_str()))
-            .collect();
         let mut unread: BTreeSet<&str> = found.iter().map(String::as_str).collect();
-        let prefix = self.table.optional_prefix;
-        let prefixed = found.iter().any(|name| name.starts_with(prefix));
         let mut values = HashMap::new();
         // Several of our tensors may come from one of theirs, which is then told once.
         let mut told = BTreeSet::new();
@@ -105,17 +145,21 @@ impl Names {
             if operation == Operation::Drawn {
                 continue;
             }
-            let theirs = match whole_name.strip_prefix(prefix) {
-                Some(stripped) if !prefixed => stripped,
-                _ => &whole_name,
-            };
-            let theirs = today.get(theirs).copied().unwrap_or(theirs);
-            unread.remove(theirs);
+            let twin = self.twin(name).and_then(|twin| lookup.name(twin));
+            let named = lookup.name(&whole_name);
+            unread.retain(|it| Some(*it) != named && Some(*it) != twin);
             let first = told.insert(whole_name.clone());
-            let Some(found) = file.shape(theirs) else {
-                problems.missing.extend(first.then_some(whole_name));
+            let Some(theirs) = twin.or(named) else {
+                match self.table.zeros.contains(&name.as_str()) {
+                    true => {
+                        let zeros = TensorData::zeros::<f32, _>(shape.clone());
+                        values.insert(name.clone(), zeros);
+                    }
+                    false => problems.missing.extend(first.then_some(whole_name)),
+                }
                 continue;
             };
+            let found = file.shape(theirs).unwrap_or_default();
             let needed = operation.their_shape(shape, self.patches.as_ref());
             // The sizes before the numbers: what does not fit is not read.
             let fits = found == needed;
@@ -157,6 +201,9 @@ impl Names {
             if operation == Operation::Drawn {
                 continue;
             }
+            if let Some(twin) = self.twin(&name).filter(|_| self.untied) {
+                theirs.insert(self.saved_name(twin.to_owned()), data.clone());
+            }
             let their_name = self.saved_name(their_name);
             let shape = data.shape().to_vec();
             let numbers = data.try_to_vec::<f32>().expect("parameters are f32");
@@ -195,8 +242,20 @@ impl Names {
     /// # Panics
     /// When the table lacks the name: every parameter of a model that a format expresses has a row.
     fn theirs(&self, ours: &str) -> (String, Operation) {
+        self.find(ours)
+            .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
+    }
+
+    /// The other name of our tensor, if it has one.
+    fn twin(&self, ours: &str) -> Option<&'static str> {
+        let twin = self.table.twins.iter().find(|(it, _)| *it == ours);
+        twin.map(|(_, theirs)| *theirs)
+    }
+
+    /// Their name of our tensor, and the way between them, if the table has a row for it.
+    pub fn find(&self, ours: &str) -> Option<(String, Operation)> {
         if self.table.parts.is_empty() {
-            return (ours.to_owned(), Operation::Same);
+            return Some((ours.to_owned(), Operation::Same));
         }
         let whole = Part {
             ours: "",
@@ -213,9 +272,7 @@ impl Names {
                     Some((theirs, *operation))
                 })
         };
-        find(&whole)
-            .or_else(|| self.table.parts.iter().find_map(find))
-            .unwrap_or_else(|| panic!("checkpoint table: no row for {ours}"))
+        find(&whole).or_else(|| self.table.parts.iter().find_map(find))
     }
 
     /// Their name with the numbers of its places, and with those of a layer's group and of its place there.

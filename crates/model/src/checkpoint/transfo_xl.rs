@@ -39,6 +39,8 @@ pub(super) const FORMAT: Format = Format {
             "crit.out_projs.4",
         ],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     group: |_| 1,
     last_state: LastState::Normed,

@@ -143,8 +143,8 @@ impl Words {
     /// Builds the head of `model`.
     pub fn new(config: &WordsConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
         let (width, deviation) = (model.states_width(), model.initial_deviation);
-        // A tied table is as wide as the embedding, which the transform maps to.
-        let inner = match config.tied {
+        // A transform maps to the embedding's width, as a tied table needs it.
+        let inner = match config.tied || config.transform.is_some() {
             true => model.embedding_width(),
             false => width,
         };

@@ -22,6 +22,8 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
         // What it says is among the settings already.
         ignored: &[FREQUENCIES],
         renamed: &[],
+        twins: &[],
+        zeros: &[],
     },
     heads: &[("words.weight", "output.weight", Same)],
 };

@@ -68,6 +68,7 @@ pub(super) fn load(path: &Path, device: &Device) -> Result<(Model, Description),
         width: description.config.width,
         group: 1,
         gated: true,
+        untied: false,
     };
     let filled = super::filled(model, &names, &tensors, "metadata")?;
     Ok((filled, description))

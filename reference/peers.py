@@ -112,7 +112,8 @@ def real(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> 
     both = "decoder_input_ids" in inputs
     of_decoder = both and not name.startswith("encoder_")
     mask = inputs.get("decoder_attention_mask" if of_decoder else "attention_mask")
-    if mask is None:
+    # Reformer's weights stand by chunk, in five axes, and nobody can tell which of them are of padding.
+    if mask is None or tensor.dim() > 4:
         return tensor
     if "attentions." in name:
         tensor = tensor.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What random_configs.py and round_trip.py share: one pass by transformers, one by attentive, and how far apart they are."""
+"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and how far apart they are."""
 
 from __future__ import annotations
 

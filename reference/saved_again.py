@@ -1,6 +1,6 @@
 """Has attentive load folders and save them again, and compares in transformers what both folders compute.
 
-    python reference/round_trip.py [FOLDER…] [--draws N] [--attentive PATH]
+    python reference/saved_again.py [FOLDER…] [--draws N] [--attentive PATH]
 
 The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws.py). Each is
 saved three times, with `attentive convert FOLDER --to hf --out …`: as it is, in bfloat16 in several files, and in float16.

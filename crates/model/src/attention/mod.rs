@@ -8,6 +8,7 @@
 //! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
 //! ```
 
+mod additive;
 mod argmax;
 mod big_bird;
 mod cosine;

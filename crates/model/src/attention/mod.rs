@@ -36,6 +36,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use additive::Additive;
 pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig};
 pub use cosine::{Cosine, CosineConfig};

@@ -5,5 +5,6 @@ mod architectures;
 mod decoders;
 mod gguf;
 mod losses;
+mod recurrent;
 mod support;
 mod words;

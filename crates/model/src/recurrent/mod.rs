@@ -48,7 +48,7 @@ pub struct Recurrent {
 #[derive(Default)]
 pub struct RecurrentExtras<'a> {
     /// Who looks on. The attention is that of layer 0 and role cross, and it is seen once per step, with one query: what the
-    /// observer returns for a step changes the steps after it.
+    /// observer returns for a step changes the steps after it. There is no residual stream to see.
     pub observer: Option<&'a mut dyn Observer>,
     /// The source of dropout; without it nothing is dropped.
     pub randomness: Option<&'a mut Randomness>,
@@ -176,6 +176,11 @@ impl Recurrent {
         pass: &mut Pass,
     ) -> Decoded {
         target.check("decode", self.config.length);
+        let ([targets, _], [sources, ..]) = (target.ids.dims(), encoded.states.dims());
+        assert_eq!(
+            targets, sources,
+            "decode: {targets} targets do not fit {sources} sources"
+        );
         assert_eq!(
             state.len(),
             self.config.layers,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use attentive_model::checkpoint::{self, TensorFile};
 use attentive_model::recurrent::{CellState, Decoded, Greedy, RecurrentExtras, Sequences};
-use attentive_model::{AttentionSite, Purpose, Randomness, Recorder, Recurrent, Role};
+use attentive_model::{AttentionSite, Observer, Purpose, Randomness, Recorder, Recurrent, Role};
 use attentive_tensor::cross_entropy;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -174,6 +174,58 @@ fn padding_on_either_side_changes_nothing() {
             assert_eq!(numbers(ours.hidden), numbers(theirs.hidden), "{name}");
         }
     }
+}
+
+#[test]
+fn weights_that_an_observer_returns_take_effect() {
+    struct First;
+    impl Observer for First {
+        fn wants_weights(&self, _: AttentionSite) -> bool {
+            true
+        }
+
+        fn weights(&mut self, _: AttentionSite, value: Tensor<4>) -> Tensor<4> {
+            let keys = value.dims()[3];
+            let first = Tensor::ones_like(&value.clone().narrow(3, 0, 1));
+            Tensor::cat(vec![first, value.narrow(3, 1, keys - 1) * 0.0], 3)
+        }
+    }
+    let device = Device::flex();
+    let (golden, model) = open("bahdanau-plain", &device);
+    let source = golden.ids("source_ids", &device);
+    let target = Sequences::new(golden.ids("target_ids", &device));
+    let extras = RecurrentExtras {
+        observer: Some(&mut First),
+        randomness: None,
+    };
+    let found = model.forward(&Sequences::new(source.clone()), &target, extras);
+    // The same as a source of which only the first state can be seen.
+    let [batch, _] = source.dims();
+    let mut encoded = model.encode(&Sequences::new(source), RecurrentExtras::default());
+    encoded.real = Some(vec![0..1; batch]);
+    let first = encoded.first.clone();
+    let expected = model.decode(&target, &encoded, first, RecurrentExtras::default());
+    assert_eq!(numbers(found.words), numbers(expected.words));
+    assert!(expected.weights.is_none());
+}
+
+#[test]
+#[should_panic(expected = "encode: sequences of length 41 do not fit a model of lengths 1 to 40")]
+fn a_source_that_is_too_long_panics_with_both_lengths() {
+    let device = Device::flex();
+    let (_, model) = open("bahdanau-plain", &device);
+    let ids = Tensor::<2, Int>::ones([1, 41], &device);
+    model.encode(&Sequences::new(ids), RecurrentExtras::default());
+}
+
+#[test]
+#[should_panic(expected = "decode: 1 targets do not fit 2 sources")]
+fn another_number_of_targets_panics_with_both_numbers() {
+    let device = Device::flex();
+    let (golden, model) = open("bahdanau-plain", &device);
+    let source = Sequences::new(golden.ids("source_ids", &device));
+    let target = Sequences::new(Tensor::<2, Int>::ones([1, 3], &device));
+    model.forward(&source, &target, RecurrentExtras::default());
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod decoders;
 mod gguf;
 mod losses;
 mod recurrent;
+mod recurrent_folders;
 mod support;
 mod words;

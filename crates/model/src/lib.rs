@@ -1,7 +1,7 @@
 //! Transformer models built from parts, and their checkpoints.
 //!
 //! A model is a [`ModelConfig`] (one typed tree, shared with recipes and checkpoints) and the [`Model`] that it
-//! builds. [`checkpoint`] reads and writes model folders. Nothing here reads a clock, a network or a corpus, and nothing
+//! builds. What came before transformers is beside it: [`recurrent`], an encoder-decoder that looks back. [`checkpoint`] reads and writes model folders. Nothing here reads a clock, a network or a corpus, and nothing
 //! here knows that training exists.
 
 mod attention;
@@ -26,6 +26,7 @@ mod pass;
 mod patches;
 mod positions;
 mod question;
+pub mod recurrent;
 mod residual;
 mod stack;
 mod sublayer;
@@ -56,6 +57,7 @@ pub use positions::{
     PositionsConfig, RotaryConfig, RotaryFrequencies, RotaryScaling, SinusoidLayout,
     SinusoidalConfig, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
 };
+pub use recurrent::{Recurrent, RecurrentConfig};
 pub use residual::{Residual, ResidualConfig};
 pub use stack::{Extras, Hidden, Input, Source, Stack};
 pub use sublayer::Sublayer;

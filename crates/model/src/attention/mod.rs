@@ -8,6 +8,7 @@
 //! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
 //! ```
 
+mod additive;
 mod argmax;
 mod big_bird;
 mod chunks;
@@ -36,6 +37,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use additive::Additive;
 pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig, BlockDraws};
 pub use chunks::{Chunks, ChunksConfig};

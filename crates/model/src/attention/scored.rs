@@ -9,13 +9,14 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use super::additive::Additive;
 use super::pattern::{Call, Context, Projected};
 use super::{
     Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, Pattern, Place,
     place::rotated, unprojected::maybe_projected,
 };
 use crate::checks::{probability, refuse, size};
-use crate::{ConfigError, Initializer, Linear, Operations};
+use crate::{ConfigError, Initializer, Operations};
 
 /// Settings of attention by a score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,13 +175,6 @@ struct Bilinear {
     bilinear: Param<Tensor<2>>,
 }
 
-#[derive(Module, Debug)]
-struct Additive {
-    query: Linear,
-    key: Linear,
-    score: Linear,
-}
-
 impl Score {
     /// For queries and keys of these widths.
     fn new(
@@ -197,11 +191,12 @@ impl Score {
             ScoreConfig::Bilinear {} => Self::Bilinear(Bilinear {
                 bilinear: initial.normal([queries, keys], deviation),
             }),
-            ScoreConfig::Additive { hidden_width } => Self::Additive(Additive {
-                query: Linear::new(queries, hidden_width, false, deviation, initial),
-                key: Linear::new(keys, hidden_width, false, deviation, initial),
-                score: Linear::new(hidden_width, 1, false, deviation, initial),
-            }),
+            ScoreConfig::Additive { hidden_width } => Self::Additive(Additive::new(
+                [queries, keys],
+                hidden_width,
+                deviation,
+                initial,
+            )),
         }
     }
 }
@@ -215,7 +210,7 @@ impl Scored {
                 attentive_tensor::linear(query, score.bilinear.val().transpose(), None),
                 key,
             ),
-            Score::Additive(score) => (score.query.forward(query), score.key.forward(key)),
+            Score::Additive(score) => (score.map_queries(query), score.map_keys(key)),
         };
         let (heads, _) = call.remember(Projected { query, key, value }, None);
         let mask = call.mask(0);
@@ -227,17 +222,5 @@ impl Scored {
                 call.weigh_by(scores, &mask, heads.value)
             }
         }
-    }
-}
-
-impl Additive {
-    /// The scores `[batch, heads, queries, keys]` of mapped queries and keys.
-    fn of(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
-        let [batch, heads, queries, hidden] = query.dims();
-        let keys = key.dims()[2];
-        let query = query.reshape([batch, heads, queries, 1, hidden]);
-        let each = query + key.reshape([batch, heads, 1, keys, hidden]);
-        let scores = self.score.forward(each.tanh());
-        scores.reshape([batch, heads, queries, keys])
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! A `Format` is a config reader, a config writer and a table of tensor names; both directions come from the one
 //! table. Hugging Face's words appear only below this module. A model that no Hugging Face architecture can express is
-//! saved under `model_type: "attentive"` with our own settings and names.
+//! saved under `model_type: "attentive"` with our own settings and names. Recurrent encoder-decoders, which are no
+//! transformers, have folders and functions of their own (`recurrent`).
 
 mod adapt;
 mod albert;
@@ -28,6 +29,7 @@ mod mixtral;
 mod named;
 mod qwen2;
 mod qwen3;
+mod recurrent;
 mod reformer;
 mod replace_file;
 mod roberta;
@@ -53,6 +55,7 @@ pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{INPUTS, Outputs, Wanted, forward};
+pub use recurrent::{load_recurrent, save_recurrent};
 pub use replace_file::{replace_file, replace_file_with};
 pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};
 pub use tensor_file::{TensorFile, write_tensors};
@@ -231,12 +234,12 @@ fn built(config: &ModelConfig, settings: &Path, device: &Device) -> Result<Model
 }
 
 /// The model with the weights of a file, all of them.
-fn filled(
-    model: Model,
+fn filled<M: Module>(
+    model: M,
     names: &Names,
     file: &TensorFile,
     settings: &'static str,
-) -> Result<Model, CheckpointError> {
+) -> Result<M, CheckpointError> {
     let values =
         names
             .read(&parameters(&model), file)
@@ -290,6 +293,12 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     }
     let words = json::read(&path)?;
     let model_type = words["model_type"].as_str().unwrap_or_default();
+    if model_type == recurrent::MODEL_TYPE {
+        return Err(CheckpointError::Config {
+            path,
+            problem: recurrent::NO_TRANSFORMER.to_owned(),
+        });
+    }
     let Some(format) = FORMATS
         .iter()
         .find(|format| format.model_type == model_type)

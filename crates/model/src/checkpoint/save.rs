@@ -207,7 +207,7 @@ fn size(data: &TensorData, numbers: SavedNumbers) -> u64 {
     data.shape().num_elements() as u64 * numbers.bytes()
 }
 
-fn write_json(path: &Path, words: &Value) -> Result<(), CheckpointError> {
+pub(super) fn write_json(path: &Path, words: &Value) -> Result<(), CheckpointError> {
     let text = serde_json::to_string_pretty(words).expect("JSON values serialize");
     replace_file(path, (text + "\n").as_bytes()).map_err(|source| CheckpointError::Io {
         path: path.to_owned(),

@@ -6,5 +6,7 @@ mod decoders;
 mod gguf;
 mod long;
 mod losses;
+mod recurrent;
+mod recurrent_folders;
 mod support;
 mod words;

@@ -1,0 +1,104 @@
+//! Folders of recurrent encoder-decoders: config.json with our settings under `attentive`, model.safetensors with our names.
+//! No other library has such a format.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use burn::tensor::Device;
+use serde_json::{Value, json};
+
+use super::save::write_json;
+use super::table::{Names, Table};
+use super::{
+    CheckpointError, SpecialTokens, TensorFile, filled, json as words_of, model_tensors,
+    write_tensors,
+};
+use crate::recurrent::{Recurrent, RecurrentConfig};
+
+/// The `model_type` of its config.json.
+pub(super) const MODEL_TYPE: &str = "attentive-recurrent";
+
+/// What who wants a transformer is told.
+pub(super) const NO_TRANSFORMER: &str = "this is a recurrent encoder-decoder (model_type \"attentive-recurrent\") and no transformer; read it with `checkpoint::load_recurrent`";
+
+/// Their names are ours.
+static OURS: Table = Table {
+    parts: &[],
+    optional_prefix: "",
+    ignored: &[],
+    renamed: &[],
+    twins: &[],
+    zeros: &[],
+};
+
+fn names() -> Names {
+    Names {
+        table: &OURS,
+        heads: &[],
+        bare: false,
+        known: Vec::new(),
+        patches: None,
+        head_width: 1,
+        group: 1,
+        gated: false,
+        untied: false,
+        width: 0,
+    }
+}
+
+/// Loads the recurrent encoder-decoder of a folder, and the ids that have a meaning for it.
+pub fn load_recurrent(
+    folder: &Path,
+    device: &Device,
+) -> Result<(Recurrent, SpecialTokens), CheckpointError> {
+    let path = folder.join("config.json");
+    if !path.exists() {
+        return Err(CheckpointError::NoFolder {
+            path: folder.to_owned(),
+        });
+    }
+    let words = words_of::read(&path)?;
+    let model_type = words["model_type"].as_str().unwrap_or_default();
+    if model_type != MODEL_TYPE {
+        return Err(CheckpointError::UnknownType {
+            path,
+            model_type: model_type.to_owned(),
+            supported: vec![MODEL_TYPE],
+        });
+    }
+    let wrong = |problem: String| CheckpointError::Config {
+        path: path.clone(),
+        problem,
+    };
+    let config: RecurrentConfig = match &words["attentive"] {
+        Value::Null => Err("the settings under `attentive` are missing".to_owned()),
+        settings => words_of::typed(settings, "attentive"),
+    }
+    .map_err(wrong)?;
+    let special = SpecialTokens::read(&words, SpecialTokens::default()).map_err(wrong)?;
+    let model =
+        Recurrent::new(&config, 0, device).map_err(|error| wrong(format!("attentive.{error}")))?;
+    let file = TensorFile::of_folder(folder)?;
+    let model = filled(model, &names(), &file, "config.json")?;
+    Ok((model, special))
+}
+
+/// Saves a recurrent encoder-decoder as a folder.
+///
+/// Each file is replaced whole or not at all.
+pub fn save_recurrent(
+    folder: &Path,
+    model: &Recurrent,
+    special: &SpecialTokens,
+) -> Result<(), CheckpointError> {
+    let mut words = json!({ "model_type": MODEL_TYPE, "attentive": model.config() });
+    special.write(&mut words);
+    std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {
+        path: folder.to_owned(),
+        source,
+    })?;
+    write_json(&folder.join("config.json"), &words)?;
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let tensors = names().write(model_tensors(model));
+    write_tensors(&folder.join("model.safetensors"), tensors, metadata)
+}

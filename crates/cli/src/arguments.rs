@@ -280,7 +280,7 @@ pub struct Embed {
     /// What a vector is made of [default: what modules.json of the folder says, else mean]
     #[arg(long, value_enum)]
     pub pooling: Option<PoolingArgument>,
-    /// Leave vectors as long as they are, instead of giving them length one
+    /// Leave vectors as long as they are, instead of giving them length one [default: what modules.json says, else length one]
     #[arg(long)]
     pub no_normalize: bool,
     /// Show how similar the texts are to each other instead of their vectors

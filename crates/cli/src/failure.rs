@@ -85,7 +85,12 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<SettingError>()
         || matches!(
             error.downcast_ref(),
-            Some(TaskError::NoGap { .. } | TaskError::NoHead { .. } | TaskError::TooLong { .. })
+            Some(
+                TaskError::Empty { .. }
+                    | TaskError::NoGap { .. }
+                    | TaskError::NoHead { .. }
+                    | TaskError::TooLong { .. }
+            )
         )
         || matches!(error.downcast_ref(), Some(HubError::Setting { .. }))
         || matches!(

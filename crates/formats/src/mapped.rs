@@ -37,8 +37,9 @@ impl Mapped {
             source,
         };
         let file = File::open(path).map_err(failed)?;
-        // SAFETY: the map is only read. Model files are replaced whole and never written in place (ours are renamed into
-        // place), so the bytes stay what they are.
+        // SAFETY: the map is only read. Model files are replaced whole (ours are renamed into place), and a file that is
+        // replaced stays mapped as it was. Whoever cuts or writes one in place while it is in use ends the program, as with
+        // every program that maps its weights; ARCHITECTURE.md says so.
         #[allow(unsafe_code)]
         let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Self {

@@ -37,6 +37,8 @@ pub struct Batches<'a> {
     pub batch: usize,
     /// Texts with more tokens are cut; an error where nothing is said.
     pub cut: Option<usize>,
+    /// How many texts came before these, for messages that number them.
+    pub before: usize,
 }
 
 /// One batch, and which texts are in it.
@@ -63,9 +65,13 @@ impl Batches<'_> {
                     .encode_pair(&text.first, second, truncation)?,
                 None => self.tokenizer.encode_text(&text.first, truncation)?,
             };
+            let number = self.before + index + 1;
+            if encoded.ids.is_empty() {
+                return Err(TaskError::Empty { number });
+            }
             if encoded.ids.len() > config.length {
                 return Err(TaskError::TooLong {
-                    number: index + 1,
+                    number,
                     tokens: encoded.ids.len(),
                     most: config.length,
                 });
@@ -75,6 +81,15 @@ impl Batches<'_> {
                 return Err(TaskError::UnknownId {
                     id: *id,
                     vocabulary,
+                });
+            }
+            let types = config.embedding.types;
+            if let Some(segment) =
+                (encoded.type_ids.iter()).find(|it| types > 1 && **it as usize >= types)
+            {
+                return Err(TaskError::UnknownSegment {
+                    segment: *segment,
+                    types,
                 });
             }
             all.push(encoded);
@@ -92,7 +107,22 @@ impl Batches<'_> {
 
     fn input(&self, encoded: &[Encoded], numbers: &[usize]) -> Result<Batch, TaskError> {
         let rows: Vec<Encoded> = numbers.iter().map(|it| encoded[*it].clone()).collect();
-        let padded = self.tokenizer.pad(&rows, PadTo::Longest)?;
+        let mut padded = self.tokenizer.pad(&rows, PadTo::Longest)?;
+        let (vocabulary, types) = {
+            let config = self.model.config();
+            (config.vocabulary, config.embedding.types)
+        };
+        // A padding token may be newer than the model's table; what stands below padding is seen by nobody.
+        for id in padded.ids.iter_mut().flatten() {
+            *id = if (*id as usize) < vocabulary { *id } else { 0 };
+        }
+        for segment in padded.type_ids.iter_mut().flatten() {
+            *segment = if (*segment as usize) < types {
+                *segment
+            } else {
+                0
+            };
+        }
         let device = self.model.device();
         let matrix = |rows: &[Vec<u32>]| -> Tensor<2, Int> {
             let length = rows.first().map_or(0, Vec::len);
@@ -111,7 +141,6 @@ impl Batches<'_> {
             .iter()
             .zip(&padded.ids)
             .all(|(it, ids)| it.len() == ids.len());
-        let types = self.model.config().embedding.types;
         let input = Input {
             types: (types > 1).then(|| matrix(&padded.type_ids)),
             keys: (!even).then(|| real.clone()),
@@ -134,14 +163,17 @@ pub(crate) fn in_order<T>(count: usize, found: impl IntoIterator<Item = (usize, 
     places.into_iter().flatten().collect()
 }
 
-/// The rows of a tensor's numbers.
-pub(crate) fn rows<const D: usize>(tensor: Tensor<D>) -> Vec<Vec<f32>> {
+/// The rows of a tensor's numbers, which must be numbers.
+pub(crate) fn rows<const D: usize>(tensor: Tensor<D>) -> Result<Vec<Vec<f32>>, TaskError> {
     let width = tensor.dims()[D - 1].max(1);
     let numbers = tensor
         .into_data()
         .try_to_vec::<f32>()
         .expect("scores are f32");
-    numbers.chunks(width).map(<[f32]>::to_vec).collect()
+    match numbers.iter().any(|number| number.is_nan()) {
+        true => Err(TaskError::NotANumber),
+        false => Ok(numbers.chunks(width).map(<[f32]>::to_vec).collect()),
+    }
 }
 
 /// Probabilities of scores, in f64 so that many small ones still add up to one.

@@ -40,7 +40,7 @@ pub fn classify_texts(
     let mut found = Vec::new();
     for batch in batches.inputs(&encoded)? {
         let output = batches.model.forward(batch.input, Extras::default());
-        let scores = rows(output.classes.expect("asked above"));
+        let scores = rows(output.classes.expect("asked above"))?;
         let scored = scores.iter().map(|scores| sorted(scores, labels));
         found.extend(batch.numbers.into_iter().zip(scored));
     }
@@ -59,6 +59,13 @@ pub fn classify_images(
     let mut found = Vec::new();
     for images in images.chunks(batch.max(1)) {
         let pixels = preprocessor.batch(images)?;
+        let channels = model.config().patches.map_or(0, |patches| patches.channels);
+        if pixels.channels != channels {
+            return Err(TaskError::Channels {
+                found: pixels.channels,
+                needed: channels,
+            });
+        }
         let patch = model.config().patches.map_or(1, |patches| patches.size);
         if [pixels.height, pixels.width]
             .iter()
@@ -73,7 +80,7 @@ pub fn classify_images(
         let shape = [images.len(), pixels.channels, pixels.height, pixels.width];
         let pixels = Tensor::from_data(TensorData::new(pixels.values, shape), &model.device());
         let output = model.forward(Input::pixels(pixels), Extras::default());
-        let scores = rows(output.classes.expect("asked above"));
+        let scores = rows(output.classes.expect("asked above"))?;
         found.extend(scores.iter().map(|scores| sorted(scores, labels)));
     }
     Ok(found)
@@ -98,7 +105,7 @@ pub fn label_tokens(
         let output = batches.model.forward(batch.input, Extras::default());
         let scores = output.labels.expect("asked above");
         let [_, length, _] = scores.dims();
-        let scores = rows(scores);
+        let scores = rows(scores)?;
         for (row, number) in batch.numbers.iter().enumerate() {
             let text = &encoded[*number];
             let start = row * length + batch.real[row].start;

@@ -27,7 +27,7 @@ pub fn embed(
     for batch in batches.inputs(&encoded)? {
         let hidden = batches.model.hidden(batch.input, Extras::default());
         let [_, length, _] = hidden.states.dims();
-        let states = rows(hidden.states);
+        let states = rows(hidden.states)?;
         for (row, number) in batch.numbers.iter().enumerate() {
             let states = &states[row * length..(row + 1) * length];
             let mut vector = pooled(states, batch.real[row].clone(), config.pooling);

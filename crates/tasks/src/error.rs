@@ -45,6 +45,35 @@ pub enum TaskError {
         /// The most tokens.
         most: usize,
     },
+    /// A text has no tokens.
+    #[error("text {number} has no tokens; give one that is not empty")]
+    Empty {
+        /// Which text, from one.
+        number: usize,
+    },
+    /// The model's weights or the text lead to scores that are no numbers.
+    #[error(
+        "the model gives scores that are no numbers; its weights are broken, or were saved with too few bits"
+    )]
+    NotANumber,
+    /// A segment of the tokenizer is none of the model's.
+    #[error(
+        "the tokenizer gives segment {segment} and the model knows {types}; they are not of one folder"
+    )]
+    UnknownSegment {
+        /// The segment.
+        segment: u32,
+        /// How many there are.
+        types: usize,
+    },
+    /// A picture has another number of channels than the model reads.
+    #[error("pictures have {found} channels and the model reads {needed}; use another model")]
+    Channels {
+        /// Of pictures.
+        found: usize,
+        /// Of the model.
+        needed: usize,
+    },
     /// A token of the tokenizer is none of the model's.
     #[error(
         "the tokenizer gives id {id} and the model knows {vocabulary} tokens; they are not of one folder"

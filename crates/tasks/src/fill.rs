@@ -62,7 +62,7 @@ pub fn fill(batches: Batches, texts: &[Text], most: usize) -> Result<Vec<Vec<Gap
             let mut gaps = Vec::new();
             for (position, _) in ids.iter().enumerate().filter(|(_, id)| **id == mask.id) {
                 let at = scores.clone().reshape([-1, scores.dims()[2] as i32]);
-                let scores = rows::<2>(at.narrow(0, start + position, 1)).remove(0);
+                let scores = rows::<2>(at.narrow(0, start + position, 1))?.remove(0);
                 let candidates = best(&scores, most, batches.tokenizer, ids, position)?;
                 gaps.push(Gap {
                     position,

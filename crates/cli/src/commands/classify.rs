@@ -31,19 +31,19 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     let lines = reader.texts(&arguments.input)?;
     let labels = &reader.description.labels;
     let mut out = std::io::stdout().lock();
-    for lines in lines.chunks(reader.chunk()) {
+    for (chunk, lines) in lines.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = lines
             .iter()
             .map(|line| text(line, arguments.pairs))
             .collect::<Result<_>>()?;
         if about == Some(LabelsUse::Tokens) {
-            let found = label_tokens(reader.batches(None), labels, &inputs)?;
+            let found = label_tokens(reader.batches(chunk, None), labels, &inputs)?;
             for (line, tokens) in lines.iter().zip(&found) {
                 show_tokens(&mut out, line, tokens, arguments.input.json)?;
             }
             continue;
         }
-        let found = classify_texts(reader.batches(None), labels, &inputs)?;
+        let found = classify_texts(reader.batches(chunk, None), labels, &inputs)?;
         for (line, classes) in lines.iter().zip(&found) {
             show(&mut out, ("text", line), classes, &arguments)?;
         }

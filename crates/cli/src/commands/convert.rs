@@ -39,6 +39,10 @@ const COMPANIONS: [&str; 17] = [
 /// Saves a model anew: in other words, as other numbers, in several files.
 pub fn run(arguments: Convert) -> Result<ExitCode> {
     let out = &arguments.out;
+    if out.is_file() {
+        let sentence = format!("--out: {} is a file; name a folder", out.display());
+        return Err(Usage(sentence).into());
+    }
     let occupied = out.exists() && out.read_dir().map_or(true, |mut it| it.next().is_some());
     if occupied {
         let place = out.display();

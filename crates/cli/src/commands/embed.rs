@@ -26,15 +26,15 @@ pub fn run(arguments: Embed) -> Result<ExitCode> {
     });
     let config = EmbedConfig {
         pooling: said.unwrap_or(folder.map_or(Pooling::Mean, |folder| folder.pooling)),
-        normalize: !arguments.no_normalize,
+        normalize: !arguments.no_normalize && folder.is_none_or(|folder| folder.normalize),
     };
     // Such folders are made for texts that are cut where they say.
     let longest = folder.and_then(|folder| folder.longest);
     let mut out = std::io::stdout().lock();
     let mut all = Vec::new();
-    for texts in texts.chunks(reader.chunk()) {
+    for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let vectors = embed(reader.batches(longest), config, &inputs)?;
+        let vectors = embed(reader.batches(chunk, longest), config, &inputs)?;
         if arguments.similarity {
             all.extend(vectors);
             continue;

@@ -18,9 +18,9 @@ pub fn run(arguments: Fill) -> Result<ExitCode> {
     let reader = Reader::load(&folder, &arguments.input)?;
     let texts = reader.texts(&arguments.input)?;
     let mut out = std::io::stdout().lock();
-    for texts in texts.chunks(reader.chunk()) {
+    for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let found = fill(reader.batches(None), &inputs, arguments.top as usize)?;
+        let found = fill(reader.batches(chunk, None), &inputs, arguments.top as usize)?;
         for (text, gaps) in texts.iter().zip(found) {
             match arguments.input.json {
                 true => writeln!(out, "{}", words(text, &gaps))?,

@@ -62,12 +62,13 @@ impl Reader {
         texts(arguments)
     }
 
-    /// How texts are read; `longest` is where a folder wants them to be cut.
-    pub fn batches(&self, longest: Option<usize>) -> Batches<'_> {
+    /// How the texts of this chunk are read; `longest` is where a folder wants them to be cut.
+    pub fn batches(&self, chunk: usize, longest: Option<usize>) -> Batches<'_> {
         Batches {
             model: &self.model,
             tokenizer: &self.tokenizer,
             batch: self.batch,
+            before: chunk * self.chunk(),
             cut: longest.or(self.cut.then_some(usize::MAX)),
         }
     }

@@ -11,6 +11,7 @@ use super::bert_family::{
 use super::heads::classes;
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
+use crate::checks::MOST_BLOCKS;
 use crate::{EmbeddingConfig, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
@@ -194,9 +195,6 @@ fn groups(config: &ModelConfig) -> Option<Groups> {
         .find(|groups| groups.order() == order)
 }
 
-/// Wider than any model that is trained; what an absurd config.json may ask for.
-const MOST_LAYERS: usize = 10_000;
-
 fn read(words: &Value) -> Result<ModelConfig, String> {
     let defaults = BertWords {
         vocab_size: 30000,
@@ -216,9 +214,9 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
         inner,
     } = groups;
     let sizes = [
-        ("num_hidden_layers", layers, MOST_LAYERS),
+        ("num_hidden_layers", layers, MOST_BLOCKS),
         ("num_hidden_groups", count, layers),
-        ("inner_group_num", inner, MOST_LAYERS / layers.max(1)),
+        ("inner_group_num", inner, MOST_BLOCKS / layers.max(1)),
     ];
     if let Some((name, size, most)) = sizes
         .iter()

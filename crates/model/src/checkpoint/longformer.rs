@@ -13,6 +13,7 @@ use super::json::typed;
 use super::roberta::{CLASSES_ROWS, IGNORED, WORD_ROWS, counted, masked, with_counted};
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
+use crate::checks::MOST_BLOCKS;
 use crate::{AttentionConfig, BlockConfig, GlobalsConfig, LongformerConfig, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {
@@ -117,6 +118,11 @@ fn separator(words: &Value) -> Result<u32, String> {
 /// The window of each of `layers`: one number for all of them, or a list.
 fn windows(words: &Value, layers: usize) -> Result<Vec<usize>, String> {
     let key = "attention_window";
+    if layers > MOST_BLOCKS {
+        return Err(format!(
+            "num_hidden_layers {layers} is out of range; use 1 to {MOST_BLOCKS}"
+        ));
+    }
     let windows: Vec<usize> = match &words[key] {
         Value::Null => vec![512; layers],
         Value::Array(_) => typed(&words[key], key)?,

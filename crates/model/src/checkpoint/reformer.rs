@@ -218,8 +218,8 @@ impl Words {
         let both = [Layer::Local, Layer::Lsh]
             .iter()
             .all(|it| self.attn_layers.contains(it));
-        (both && local != lsh && local * lsh > 0).then(|| FillConfig {
-            multiple: local / common_divisor(local, lsh) * lsh,
+        (both && local != lsh && local > 0 && lsh > 0).then(|| FillConfig {
+            multiple: (local / common_divisor(local, lsh)).saturating_mul(lsh),
             beyond: local.min(lsh),
         })
     }

@@ -68,7 +68,9 @@ impl Inputs<'_> {
         }
         let (shape, width) = (shape.to_vec(), config.width);
         let [batch, length, _] = match shape.as_slice() {
-            [batch, length, last] if *last == width => [*batch, *length, width],
+            [batch, length, last] if *last == width && *batch > 0 && *length > 0 => {
+                [*batch, *length, width]
+            }
             _ => {
                 return self.wrong(format!(
                     "{name} is {shape:?} and must be [batch, length, {width}]"

@@ -55,6 +55,14 @@ pub fn forward(
         true => inputs.decoder()?,
         false => inputs.own()?,
     };
+    if let (Some(memory), crate::Source::Ids(ids)) = (&memory, &input.source) {
+        let (seen, own) = (memory.keys.dims()[0], ids.dims()[0]);
+        if seen != own {
+            return inputs.wrong(format!(
+                "the decoder reads {own} rows and looks at {seen}; give as many of both"
+            ));
+        }
+    }
     input.memory = memory;
     let mut recorder = recorder(wanted);
     let mut cache = wanted.past_key_values.then(Cache::new);

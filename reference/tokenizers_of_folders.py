@@ -25,6 +25,7 @@ warnings.filterwarnings("ignore")
 import sentencepiece
 import tokenizers
 import transformers
+from transformers.utils import sentencepiece_model_pb2_new
 
 ROOT = Path(__file__).resolve().parent.parent / "crates/text/tests/folders"
 
@@ -113,7 +114,10 @@ def sentence_pieces(path, kind, size, rules="identity", **options):
         minloglevel=2, hard_vocab_limit=False, character_coverage=0.98, **options)
     if rules != "identity":
         table.unlink()
-    path.write_bytes(model.getvalue())
+    # The trainer writes down where the table lay, which is nobody's business.
+    trained = sentencepiece_model_pb2_new.ModelProto.FromString(model.getvalue())
+    trained.normalizer_spec.ClearField("normalization_rule_tsv")
+    path.write_bytes(trained.SerializeToString())
 
 
 CHARACTERS = [("ﬁ", "fi"), ("Ａ", "A"), ("Ｂ", "B"), ("Ｃ", "C"), ("e\u0301", "é"), ("\t", " "), ("\n", " "), ("\r", " "),

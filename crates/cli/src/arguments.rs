@@ -180,8 +180,10 @@ pub struct Info {
 /// One forward pass, from tensors to tensors, named as Hugging Face names them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads input_ids, and attention_mask and position_ids where they are given.
-Writes logits and last_hidden_state, and on request hidden_states.{i} and attentions.{i}.
+Reads what the model takes: input_ids or pixel_values, decoder_input_ids of an encoder-decoder, and attention_mask,
+position_ids, token_type_ids and the like where they are given.
+Writes what its heads give (logits, pooler_output, start_logits, …) and last_hidden_state, and on request
+hidden_states.{i}, attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
 
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]

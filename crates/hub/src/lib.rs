@@ -33,7 +33,7 @@ pub use error::HubError;
 pub use event::{Event, FileKind, Listener};
 pub use id::ModelId;
 pub use settings::{Network, Proxy, Settings, Token};
-pub use wanted::Wanted;
+pub use wanted::{Wanted, companions};
 
 use cache::RepoCache;
 use remote::{Listing, Remote};

@@ -39,6 +39,8 @@ const BESIDE_VOCABULARIES: &[&str] = &[
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
+    "source.spm",
+    "target.spm",
     "chat_template.jinja",
 ];
 
@@ -57,6 +59,12 @@ const WEIGHTS: [&str; 4] = [
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 ];
+
+/// What a folder may hold beside config.json, generation_config.json and weights that its model is used with.
+pub fn companions() -> impl Iterator<Item = &'static str> {
+    let groups = [VOCABULARIES, BESIDE_VOCABULARIES, BESIDE_WEIGHTS];
+    groups.into_iter().flatten().copied()
+}
 
 impl Wanted {
     /// The files that are fetched where the repository has them, weights aside.

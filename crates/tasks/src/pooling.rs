@@ -97,6 +97,11 @@ fn longest(folder: &Path) -> Result<Option<usize>, TaskError> {
         return Ok(None);
     }
     let words: Value = read(&path)?;
+    if words["do_lower_case"].as_bool().unwrap_or(false) {
+        let problem =
+            "do_lower_case true is not supported; it must be false, and the tokenizer's own";
+        return Err(wrong(&path, problem.to_owned()));
+    }
     match &words["max_seq_length"] {
         Value::Null => Ok(None),
         length => match length.as_u64().and_then(|it| usize::try_from(it).ok()) {

@@ -28,7 +28,7 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     }
     let about = model.config().labels.as_ref().map(|it| it.about);
     let reader = Reader::with(&folder, model, description, &arguments.input)?;
-    let lines = reader.texts(&arguments.input)?;
+    let lines = texts(&arguments.input)?;
     let labels = &reader.description.labels;
     let mut out = std::io::stdout().lock();
     for (chunk, lines) in lines.chunks(reader.chunk()).enumerate() {
@@ -75,6 +75,10 @@ fn pictures(
 ) -> Result<ExitCode> {
     if arguments.pairs {
         let sentence = "--pairs: the model reads pictures; leave it out";
+        return Err(Usage(sentence.to_owned()).into());
+    }
+    if arguments.input.cut {
+        let sentence = "--cut: the model reads pictures; leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
     let preprocessor = Preprocessor::of_folder(folder)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use attentive::companions;
-use attentive::hub::Wanted;
+use attentive::hub::{self, Wanted};
 use attentive::model::checkpoint::{self, SaveOptions, SavedAs, SavedNumbers};
 use serde_json::json;
 
@@ -14,27 +14,6 @@ use crate::arguments::{Convert, ConvertTo, NumbersArgument};
 use crate::failure::Usage;
 use crate::model_folder;
 use crate::output::note;
-
-/// What a folder holds beside config.json and weights that others need to use the model.
-const COMPANIONS: [&str; 17] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-    "source.spm",
-    "target.spm",
-    "chat_template.jinja",
-    "preprocessor_config.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-];
 
 /// Saves a model anew: in other words, as other numbers, in several files.
 pub fn run(arguments: Convert) -> Result<ExitCode> {
@@ -96,7 +75,7 @@ fn copy_companions(from: &Path, to: &Path) -> Result<()> {
         }
         return Ok(());
     }
-    for name in COMPANIONS {
+    for name in hub::companions() {
         let (source, target) = (from.join(name), to.join(name));
         if !source.is_file() {
             continue;

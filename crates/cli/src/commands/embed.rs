@@ -8,7 +8,7 @@ use attentive::hub::Wanted;
 use attentive::tasks::{EmbedConfig, Pooling, SentenceFolder, Text, embed};
 use serde_json::json;
 
-use super::reading::Reader;
+use super::reading::{Reader, texts};
 use crate::arguments::{Embed, PoolingArgument};
 use crate::model_folder;
 
@@ -17,7 +17,7 @@ pub fn run(arguments: Embed) -> Result<ExitCode> {
     let place = model_folder::find(&arguments.model, Wanted::Model)?;
     let folder = SentenceFolder::of(&place)?;
     let reader = Reader::load(&place, &arguments.input)?;
-    let texts = reader.texts(&arguments.input)?;
+    let texts = texts(&arguments.input)?;
     let said = arguments.pooling.map(|pooling| match pooling {
         PoolingArgument::Mean => Pooling::Mean,
         PoolingArgument::Cls => Pooling::First,

@@ -8,7 +8,7 @@ use attentive::hub::Wanted;
 use attentive::tasks::{Gap, Text, fill};
 use serde_json::{Value, json};
 
-use super::reading::Reader;
+use super::reading::{Reader, texts};
 use crate::arguments::Fill;
 use crate::model_folder;
 
@@ -16,7 +16,7 @@ use crate::model_folder;
 pub fn run(arguments: Fill) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, Wanted::Model)?;
     let reader = Reader::load(&folder, &arguments.input)?;
-    let texts = reader.texts(&arguments.input)?;
+    let texts = texts(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use attentive::hub;
-use attentive::model::checkpoint::{self, INPUTS, TensorFile, Wanted, write_tensors};
+use attentive::model::checkpoint::{self, TensorFile, Wanted, inputs_of, write_tensors};
 
 use crate::arguments::Forward;
 use crate::failure::Usage;
@@ -19,7 +19,7 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     check_place(&arguments, &folder)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     let inputs = TensorFile::open(&arguments.inputs)?;
-    check_names(&inputs)?;
+    check_names(&inputs, &inputs_of(model.config()))?;
     let wanted = Wanted {
         hidden_states: arguments.hidden_states,
         attentions: arguments.attentions,
@@ -30,13 +30,13 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses inputs that no model takes.
-fn check_names(inputs: &TensorFile) -> Result<()> {
-    let unknown = |name: &String| !INPUTS.contains(&name.as_str());
+/// Refuses inputs that the model does not read.
+fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
+    let unknown = |name: &String| !known.contains(&name.as_str());
     if let Some(name) = inputs.names().into_iter().find(unknown) {
         let (place, name) = (inputs.path().display(), name.escape_debug());
-        let known = INPUTS.join(", ");
-        bail!("{place}: there is no input `{name}`; the inputs are {known}");
+        let known = known.join(", ");
+        bail!("{place}: the model has no input `{name}`; its inputs are {known}");
     }
     Ok(())
 }

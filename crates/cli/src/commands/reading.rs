@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use attentive::companions;
 use attentive::model::Model;
 use attentive::model::checkpoint::{self, Description};
@@ -57,11 +57,6 @@ impl Reader {
         })
     }
 
-    /// The texts that were given, or lines of a file or of standard input.
-    pub fn texts(&self, arguments: &TextArguments) -> Result<Vec<String>> {
-        texts(arguments)
-    }
-
     /// How the texts of this chunk are read; `longest` is where a folder wants them to be cut.
     pub fn batches(&self, chunk: usize, longest: Option<usize>) -> Batches<'_> {
         Batches {
@@ -82,14 +77,7 @@ impl Reader {
 /// The texts that were given, or lines of a file or of standard input.
 pub fn texts(arguments: &TextArguments) -> Result<Vec<String>> {
     let texts = match &arguments.file {
-        Some(path) => {
-            let place = path.display().to_string();
-            let bytes = std::fs::read(path).with_context(|| place.clone())?;
-            input::utf8(&place, bytes)?
-                .lines()
-                .map(str::to_owned)
-                .collect()
-        }
+        Some(path) => input::lines_of_file(path)?,
         None if arguments.texts.is_empty() => input::lines_of_standard_input()?,
         None => arguments.texts.clone(),
     };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bert_family::{
     ANSWER_ROWS, BertWords, LABEL_ROWS, RENAMED, answers, classes_of_first, labels_of_tokens,
-    masked_words, pooled_first,
+    masked, masked_words, pooled, pooled_first,
 };
 use super::heads::classes;
 use super::table::{Operation::Same, Part, Row, Table};
@@ -42,19 +42,13 @@ pub(super) const FORMAT: Format = Format {
     architectures: &[
         Architecture {
             name: "AlbertModel",
-            heads: |_, config| {
-                pooled_first(config, None);
-                Ok(())
-            },
+            heads: pooled,
             rows: POOLER_ROWS,
             bare: true,
         },
         Architecture {
             name: "AlbertForMaskedLM",
-            heads: |words, config| {
-                masked_words(words, config, None);
-                Ok(())
-            },
+            heads: masked,
             rows: PRETRAINING_ROWS,
             bare: false,
         },

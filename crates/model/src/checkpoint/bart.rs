@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heads::refuse_unless;
+use super::heads::{bare, refuse_unless};
 use super::table::{Operation::*, Part, Row, Table};
 use super::words::{activation, activation_name};
 use super::{Architecture, Format, LastState, json};
@@ -17,24 +17,21 @@ use crate::{
 pub(super) const BART: Format = Format {
     model_type: "bart",
     read: |words| read(words, &Kind::BART),
-    write: |config| write(config, &Kind::BART),
+    write,
     table: TABLE,
     group: |_| 1,
     last_state: LastState::Normed,
-    architectures: &[
-        with_bias("BartForConditionalGeneration"),
-        without_head("BartModel"),
-    ],
+    architectures: &[with_bias("BartForConditionalGeneration"), bare("BartModel")],
 };
 
 pub(super) const MARIAN: Format = Format {
     model_type: "marian",
     read: |words| read(words, &Kind::MARIAN),
-    write: |config| write(config, &Kind::MARIAN),
+    write,
     table: TABLE,
     group: |_| 1,
     last_state: LastState::Normed,
-    architectures: &[with_bias("MarianMTModel"), without_head("MarianModel")],
+    architectures: &[with_bias("MarianMTModel"), bare("MarianModel")],
 };
 
 const TABLE: Table = Table {
@@ -123,10 +120,6 @@ const fn with_bias(name: &'static str) -> Architecture {
         ],
         bare: false,
     }
-}
-
-const fn without_head(name: &'static str) -> Architecture {
-    super::heads::bare(name)
 }
 
 /// What the two families differ in.
@@ -309,7 +302,7 @@ fn read(words: &Value, kind: &Kind) -> Result<ModelConfig, String> {
     })
 }
 
-fn write(config: &ModelConfig, _: &Kind) -> Option<Value> {
+fn write(config: &ModelConfig) -> Option<Value> {
     let encoder = config.encoder.as_ref()?;
     let sizes = |config: &ModelConfig| {
         let [block] = config.blocks.as_slice() else {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::bert_family::{
     ANSWER_ROWS, BertWords, LABEL_ROWS, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens,
-    masked_words, pooled_first,
+    masked, masked_words, pooled, pooled_first,
 };
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
@@ -36,19 +36,13 @@ pub(super) const FORMAT: Format = Format {
     architectures: &[
         Architecture {
             name: "BertModel",
-            heads: |_, config| {
-                pooled_first(config, None);
-                Ok(())
-            },
+            heads: pooled,
             rows: POOLER_ROWS,
             bare: true,
         },
         Architecture {
             name: "BertForMaskedLM",
-            heads: |words, config| {
-                masked_words(words, config, None);
-                Ok(())
-            },
+            heads: masked,
             rows: PRETRAINING_ROWS,
             bare: false,
         },
@@ -73,10 +67,7 @@ pub(super) const FORMAT: Format = Format {
         },
         Architecture {
             name: "BertLMHeadModel",
-            heads: |words, config| {
-                masked_words(words, config, None);
-                Ok(())
-            },
+            heads: masked,
             rows: PRETRAINING_ROWS,
             bare: false,
         },

@@ -227,6 +227,18 @@ pub fn masked_words(words: &Value, config: &mut ModelConfig, activation: Option<
     });
 }
 
+/// The same as the head of a class.
+pub fn masked(words: &Value, config: &mut ModelConfig) -> Result<(), String> {
+    masked_words(words, config, None);
+    Ok(())
+}
+
+/// A vector of the first token, as the head of a class.
+pub fn pooled(_: &Value, config: &mut ModelConfig) -> Result<(), String> {
+    pooled_first(config, None);
+    Ok(())
+}
+
 /// A vector of the first token, through a map; its activation is the hyperbolic tangent unless said.
 pub fn pooled_first(config: &mut ModelConfig, activation: Option<Activation>) {
     config.pooler = Some(PoolerConfig {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bert::next_sentence;
 use super::bert_family::{
-    BertWords, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens, masked_words,
+    BertWords, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens, masked_words, pooled,
     pooled_first,
 };
 use super::heads::refuse_unless;
@@ -47,10 +47,7 @@ pub(super) const FORMAT: Format = Format {
     architectures: &[
         Architecture {
             name: "BigBirdModel",
-            heads: |_, config| {
-                pooled_first(config, None);
-                Ok(())
-            },
+            heads: pooled,
             rows: HEAD_ROWS,
             bare: true,
         },

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::bert_family::{
-    ANSWER_ROWS, BertWords, LABEL_ROWS, answers, classes_of_first, labels_of_tokens, masked_words,
+    ANSWER_ROWS, BertWords, LABEL_ROWS, answers, classes_of_first, labels_of_tokens, masked,
 };
 use super::heads::bare;
 use super::table::{Operation::Same, Part, Row, Table};
@@ -33,10 +33,7 @@ pub(super) const FORMAT: Format = Format {
         bare("DistilBertModel"),
         Architecture {
             name: "DistilBertForMaskedLM",
-            heads: |words, config| {
-                masked_words(words, config, None);
-                Ok(())
-            },
+            heads: masked,
             rows: WORD_ROWS,
             bare: false,
         },

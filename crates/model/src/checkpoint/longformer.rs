@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bert_family::{
     ANSWER_ROWS, BertWords, LABEL_ROWS, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens,
-    pooled_first,
+    pooled,
 };
 use super::heads::refuse_unless;
 use super::json::typed;
@@ -44,10 +44,7 @@ pub(super) const FORMAT: Format = Format {
     architectures: &[
         Architecture {
             name: "LongformerModel",
-            heads: |_, config| {
-                pooled_first(config, None);
-                Ok(())
-            },
+            heads: pooled,
             rows: POOLER_ROWS,
             bare: true,
         },

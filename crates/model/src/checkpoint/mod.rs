@@ -54,7 +54,7 @@ pub use error::{CheckpointError, TensorProblems};
 pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
-pub use named::{INPUTS, Outputs, Wanted, forward};
+pub use named::{Outputs, Wanted, forward, inputs_of};
 pub use recurrent::{load_recurrent, save_recurrent};
 pub use replace_file::{replace_file, replace_file_with};
 pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};

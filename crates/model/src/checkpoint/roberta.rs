@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::bert_family::{
     ANSWER_ROWS, BertWords, LABEL_ROWS, RENAMED, ROWS, answers, classes_of_first, labels_of_tokens,
-    masked_words, pooled_first,
+    masked_words, pooled,
 };
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
@@ -31,10 +31,7 @@ pub(super) const FORMAT: Format = Format {
     architectures: &[
         Architecture {
             name: "RobertaModel",
-            heads: |_, config| {
-                pooled_first(config, None);
-                Ok(())
-            },
+            heads: pooled,
             rows: POOLER_ROWS,
             bare: true,
         },

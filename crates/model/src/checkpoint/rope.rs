@@ -51,6 +51,27 @@ impl RopeWords<'_> {
     }
 
     fn scaling(&self, name: &str, style: &Value) -> Result<Option<RotaryScaling>, String> {
+        if !style.is_null() && !style.is_object() {
+            return Err(format!(
+                "{name}: {style} is not a table; use one, or leave it out"
+            ));
+        }
+        let wrong =
+            |key: &str, needed: &str| Err(format!("{name}.{key}: {} is not {needed}", style[key]));
+        if !style["rope_theta"].is_null() && !style["rope_theta"].is_number() {
+            return wrong("rope_theta", "a number");
+        }
+        for key in ["rope_type", "type"] {
+            if !style[key].is_null() && !style[key].is_string() {
+                return wrong(key, "a word");
+            }
+        }
+        let partial = style["partial_rotary_factor"].as_f64().unwrap_or(1.0);
+        if partial != 1.0 {
+            return Err(format!(
+                "{name}.partial_rotary_factor {partial} is not supported; it must be 1"
+            ));
+        }
         let kind = style["rope_type"].as_str().or(style["type"].as_str());
         let Some(kind) = kind else {
             return match &style["factor"] {
@@ -58,12 +79,6 @@ impl RopeWords<'_> {
                 _ => Err(format!("{name} has a factor and no rope_type; {SUPPORTED}")),
             };
         };
-        let partial = style["partial_rotary_factor"].as_f64().unwrap_or(1.0);
-        if partial != 1.0 {
-            return Err(format!(
-                "{name}.partial_rotary_factor {partial} is not supported; it must be 1"
-            ));
-        }
         if kind == "default" {
             return Ok(None);
         }

@@ -7,19 +7,26 @@ use burn::tensor::{Int, Tensor, TensorData};
 use super::super::{CheckpointError, TensorFile};
 use crate::{AttentionConfig, BlockConfig, Input, Memory, MemoryStart, Model, ModelConfig, Source};
 
-/// All inputs that some model takes.
-pub const INPUTS: [&str; 10] = [
-    "input_ids",
-    "attention_mask",
-    "position_ids",
-    "token_type_ids",
-    "global_attention_mask",
-    "pixel_values",
-    "decoder_input_ids",
-    "decoder_attention_mask",
-    "encoder_hidden_states",
-    "encoder_attention_mask",
-];
+/// The inputs that a model reads.
+pub fn inputs_of(config: &ModelConfig) -> Vec<&'static str> {
+    if config.patches.is_some() {
+        return vec!["pixel_values"];
+    }
+    let mut inputs = vec!["input_ids", "attention_mask"];
+    if config.encoder.is_some() {
+        inputs.extend(["decoder_input_ids", "decoder_attention_mask"]);
+        return inputs;
+    }
+    inputs.extend(["position_ids", "token_type_ids"]);
+    let mut blocks = config.blocks.iter();
+    if blocks.any(|block| matches!(block.attention, AttentionConfig::Longformer(_))) {
+        inputs.push("global_attention_mask");
+    }
+    if config.blocks.iter().any(|block| block.cross.is_some()) {
+        inputs.extend(["encoder_hidden_states", "encoder_attention_mask"]);
+    }
+    inputs
+}
 
 /// Where inputs are found.
 pub struct Inputs<'a> {
@@ -58,7 +65,11 @@ impl Inputs<'_> {
     pub fn memory(&self) -> Result<Option<Memory>, CheckpointError> {
         let name = "encoder_hidden_states";
         let Some(shape) = self.file.shape(&self.whole(name)) else {
-            return Ok(None);
+            let mask = "encoder_attention_mask";
+            return match self.file.shape(&self.whole(mask)) {
+                Some(_) => self.wrong(format!("{mask} is given without {name}; give both")),
+                None => Ok(None),
+            };
         };
         let config = self.model.config();
         if config.blocks.iter().all(|block| block.cross.is_none()) {

@@ -10,7 +10,7 @@ use super::{CheckpointError, Description, LastState, TensorFile};
 use crate::{AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, Recorder, Role, Site};
 use inputs::Inputs;
 
-pub use inputs::INPUTS;
+pub use inputs::inputs_of;
 
 /// What to give besides the heads' outputs and the last hidden state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use attentive_kernels::activation::{self, Activation};
 use attentive_kernels::attention::{self, Heads, Masking, Options, Shape, Strides};
+use attentive_kernels::gemm::Matrix;
 use attentive_kernels::{cross_entropy, linear, norms, softmax};
 use serde_json::json;
 
@@ -60,7 +61,7 @@ fn linear_map() {
         || {
             let map = linear::Forward {
                 shape,
-                weight: &weight,
+                weight: Matrix::new(&weight, 384, 384),
                 bias: None,
                 activation: None,
                 before: None,

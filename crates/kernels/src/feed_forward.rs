@@ -19,20 +19,15 @@ use crate::simd;
 pub fn gated_product(
     shape: Shape,
     x: &[f32],
-    [up, gate]: [&[f32]; 2],
+    (kind, gate): (Activation, &[f32]),
+    up: Matrix,
     bias: Option<&[f32]>,
-    kind: Activation,
     kept: Option<&mut [f32]>,
     y: &mut [f32],
 ) {
     let results = shape.rows * shape.output;
     fits("gated_product", "input", x.len(), shape.rows * shape.input);
-    fits(
-        "gated_product",
-        "weight",
-        up.len(),
-        shape.output * shape.input,
-    );
+    shape.fits_weight("gated_product", up);
     fits("gated_product", "gate", gate.len(), results);
     fits("gated_product", "output", y.len(), results);
     let saved = kept.as_ref().map_or(results, |it| it.len());
@@ -62,7 +57,7 @@ pub struct Down<'a> {
     /// The gradient of its result.
     pub dy: &'a [f32],
     /// Its weight.
-    pub weight: &'a [f32],
+    pub weight: Matrix<'a>,
 }
 
 impl Down<'_> {
@@ -130,19 +125,10 @@ impl Down<'_> {
 
     /// The gradient of what the map was applied to.
     fn product(&self, out: &mut [f32], finish: impl Fn(usize, usize, &mut [f32]) + Sync) {
-        let Shape {
-            rows,
-            input,
-            output,
-        } = self.shape;
-        let weight = Matrix::new(self.weight, output, input);
-        gemm(
-            Matrix::new(self.dy, rows, output),
-            weight,
-            out,
-            Onto::Replace,
-            finish,
-        );
+        let Shape { rows, output, .. } = self.shape;
+        self.shape.fits_weight("feed_forward", self.weight);
+        let slopes = Matrix::new(self.dy, rows, output);
+        gemm(slopes, self.weight, out, Onto::Replace, finish);
     }
 }
 
@@ -229,7 +215,7 @@ mod tests {
             let opened: Vec<f64> = wide(&gate).iter().map(value).collect();
             both(|| {
                 let (mut y, mut kept) = (vec![f32::NAN; count], vec![f32::NAN; count]);
-                gated_product(first, &x, [&up, &gate], Some(&bias), kind, Some(&mut kept), &mut y);
+                gated_product(first, &x, (kind, &gate), Matrix::new(&up, hidden, width), Some(&bias), Some(&mut kept), &mut y);
                 close("kept", &kept, &factor, 1e-5);
                 close("gated", &y, &product(&opened, &factor), 1e-5);
             });
@@ -237,7 +223,7 @@ mod tests {
             let shape = Shape { rows, input: hidden, output: width };
             let weight = small(numbers(seed ^ 4, width * hidden), width);
             let dy = numbers(seed ^ 5, rows * width);
-            let down = Down { shape, dy: &dy, weight: &weight };
+            let down = Down { shape, dy: &dy, weight: Matrix::new(&weight, width, hidden) };
             let slopes = through(shape, &dy, &weight);
             let up = numbers(seed ^ 6, count);
             both(|| {

@@ -58,6 +58,44 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// A matrix whose neighbours below and beside each other are so far apart: a part of a larger one, or one that lies
+    /// transposed.
+    ///
+    /// # Panics
+    /// When it reaches beyond the slice.
+    pub fn strided(
+        data: &'a [f32],
+        [rows, columns]: [usize; 2],
+        [row_stride, column_stride]: [usize; 2],
+    ) -> Self {
+        if let (Some(down), Some(right)) = (rows.checked_sub(1), columns.checked_sub(1)) {
+            let last = down * row_stride + right * column_stride;
+            assert!(
+                last < data.len(),
+                "matrix: {rows} rows of {columns}, {row_stride} and {column_stride} apart, do not fit {} numbers",
+                data.len()
+            );
+        }
+        Self {
+            data,
+            rows,
+            columns,
+            row_stride,
+            column_stride,
+        }
+    }
+
+    /// Its rows and columns.
+    pub fn sizes(&self) -> [usize; 2] {
+        [self.rows, self.columns]
+    }
+
+    /// Row `row`, where its numbers follow each other.
+    pub(crate) fn row(&self, row: usize) -> Option<&'a [f32]> {
+        let start = row * self.row_stride;
+        (self.column_stride == 1).then(|| &self.data[start..start + self.columns])
+    }
+
     /// The same numbers with rows and columns exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {

@@ -1,7 +1,8 @@
-//! Linear maps with the weight kept `[output, input]`: the forward product with bias and activation applied while the
-//! result is in cache, the three products of the backward pass, and dot products at full bandwidth for a few rows.
+//! Linear maps with the weight `[output, input]`: the forward product with bias and activation applied while the
+//! result is in cache, the three products of the backward pass, and the forward product of a few rows at full bandwidth.
 
 mod backward;
+mod few;
 
 use pulp::{Simd, WithSimd};
 
@@ -10,10 +11,12 @@ use crate::activation::{self, Activation};
 use crate::elementwise;
 use crate::gemm::{Matrix, Product, gemm};
 use crate::parts::fits;
-use crate::simd::{self, Instructions};
+use crate::simd;
 use crate::threads::{self, Work};
 
 pub use backward::{Applied, Map, backward};
+pub(crate) use few::dot;
+use few::{FEW_ROWS, few_rows};
 
 /// The sizes of a linear map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +29,13 @@ pub struct Shape {
     pub output: usize,
 }
 
-/// Up to this many rows, the weight is read once and nothing is packed.
-const FEW_ROWS: usize = 4;
-
 /// A map to be applied: `y = activation(x · weightᵀ + bias)`.
 #[derive(Debug)]
 pub struct Forward<'a> {
     /// Its sizes.
     pub shape: Shape,
-    /// `[output, input]`
-    pub weight: &'a [f32],
+    /// `[output, input]`; the numbers of its rows follow each other, or those of its columns.
+    pub weight: Matrix<'a>,
     /// `[output]`
     pub bias: Option<&'a [f32]>,
     /// What is applied to the sum.
@@ -101,7 +101,6 @@ impl Forward<'_> {
         let saved = self.before.as_ref().map_or(results, |it| it.len());
         let sizes = [
             ("input", x, rows * input),
-            ("weight", self.weight.len(), output * input),
             ("bias", self.bias.map_or(output, <[f32]>::len), output),
             ("saved", saved, results),
             ("output", self.y.len(), results),
@@ -109,16 +108,23 @@ impl Forward<'_> {
         for (name, length, expected) in sizes {
             fits("linear", name, length, expected);
         }
+        self.shape.fits_weight("linear", self.weight);
     }
 }
 
 impl Shape {
     /// The factors of the product.
-    fn operands<'a>(self, x: &'a [f32], weight: &'a [f32]) -> (Matrix<'a>, Matrix<'a>) {
-        (
-            Matrix::new(x, self.rows, self.input),
-            Matrix::new(weight, self.output, self.input).transposed(),
-        )
+    fn operands<'a>(self, x: &'a [f32], weight: Matrix<'a>) -> (Matrix<'a>, Matrix<'a>) {
+        (Matrix::new(x, self.rows, self.input), weight.transposed())
+    }
+
+    /// Panics where a weight has other sizes.
+    pub(crate) fn fits_weight(self, operation: &str, weight: Matrix) {
+        let (found, expected) = (weight.sizes(), [self.output, self.input]);
+        assert_eq!(
+            found, expected,
+            "{operation}: weight is {found:?} instead of {expected:?}"
+        );
     }
 }
 
@@ -126,7 +132,7 @@ impl Shape {
 pub(crate) fn product(
     shape: Shape,
     x: &[f32],
-    weight: &[f32],
+    weight: Matrix,
     y: &mut [f32],
     finish: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
@@ -222,86 +228,6 @@ impl WithSimd for Finish<'_> {
             Then::Gate(kind, gate) => activation::gate_in_place(simd, kind, gate, values),
         }
     }
-}
-
-/// `y = x · weightᵀ` for a few rows: each row of the weight is read once and meets every row of `x`.
-fn few_rows(shape: Shape, x: &[f32], weight: &[f32], y: &mut [f32], instructions: Instructions) {
-    let Shape {
-        rows,
-        input,
-        output,
-    } = shape;
-    if rows == 0 || output == 0 || input == 0 {
-        y.fill(0.0);
-        return;
-    }
-    let target = Rows::of(y, output);
-    // Few and long pieces: the processor reads ahead along each.
-    let step = output
-        .div_ceil(2 * threads::count())
-        .max(threads::GRAIN / input);
-    let task = |part: usize| {
-        let first = part * step;
-        let count = step.min(output - first);
-        let kernel = Dots {
-            x,
-            weight: &weight[first * input..(first + count) * input],
-            shape,
-            first,
-            target,
-        };
-        simd::run(instructions, kernel);
-    };
-    let parts = output.div_ceil(step);
-    threads::each(parts, task);
-}
-
-struct Dots<'a> {
-    x: &'a [f32],
-    weight: &'a [f32],
-    shape: Shape,
-    first: usize,
-    target: Rows,
-}
-
-impl WithSimd for Dots<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let input = self.shape.input;
-        for (column, weight) in self.weight.chunks_exact(input).enumerate() {
-            for (row, x) in self.x.chunks_exact(input).enumerate() {
-                // SAFETY: this task alone writes to these outputs.
-                let out = unsafe { self.target.piece(row, self.first + column, 1) };
-                out[0] = dot(simd, x, weight);
-            }
-        }
-    }
-}
-
-/// A dot product with four sums under way, enough to hide the latency of adding.
-#[inline(always)]
-pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let (a_vectors, a_rest) = S::as_simd_f32s(a);
-    let (b_vectors, b_rest) = S::as_simd_f32s(b);
-    let mut sums = [simd.splat_f32s(0.0); 4];
-    let (a_chunks, a_left) = a_vectors.as_chunks::<4>();
-    let (b_chunks, b_left) = b_vectors.as_chunks::<4>();
-    for (a, b) in a_chunks.iter().zip(b_chunks) {
-        for lane in 0..4 {
-            sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
-        }
-    }
-    for (a, b) in a_left.iter().zip(b_left) {
-        sums[0] = simd.mul_add_f32s(*a, *b, sums[0]);
-    }
-    let sum = simd.add_f32s(
-        simd.add_f32s(sums[0], sums[1]),
-        simd.add_f32s(sums[2], sums[3]),
-    );
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    simd.reduce_sum_f32s(sum) + rest
 }
 
 /// The specification of [`forward`] without activation.

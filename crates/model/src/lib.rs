@@ -49,7 +49,7 @@ pub use linear::Linear;
 pub use model::{Model, Output};
 pub use norm::{Norm, NormConfig};
 pub use observer::{AttentionSite, Observer, Recorder, Site};
-pub use parameters::{Parameter, parameters, replace_parameters};
+pub use parameters::{Numbers, Parameter, parameters, replace_parameters};
 pub use pass::Pass;
 pub use patches::{Patches, PatchesConfig};
 pub use positions::{

@@ -1,9 +1,10 @@
 //! A model's parameters by name: `blocks.0.attention.body.query.weight`.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Shape, Tensor, TensorData};
 
 /// The name, identity and shape of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +24,36 @@ pub fn parameters<M: Module>(model: &M) -> Vec<Parameter> {
     lister.found
 }
 
+/// The numbers of a parameter, and how they lie.
+#[derive(Clone, Debug)]
+pub enum Numbers {
+    /// In the order of the parameter's axes.
+    InOrder(TensorData),
+    /// The rows of the parameter, a matrix, are these columns of another. They stay there: it may be a file that is mapped.
+    Columns(TensorData, Range<usize>),
+}
+
+impl From<TensorData> for Numbers {
+    fn from(data: TensorData) -> Self {
+        Self::InOrder(data)
+    }
+}
+
+impl Numbers {
+    /// The shape of the parameter.
+    fn shape(&self) -> Shape {
+        match self {
+            Self::InOrder(data) => data.shape().clone(),
+            Self::Columns(data, columns) => Shape::new([columns.len(), data.shape()[0]]),
+        }
+    }
+}
+
 /// Replaces each parameter whose name is in `values`.
 ///
 /// # Panics
 /// When a value has another shape than its parameter.
-pub fn replace_parameters<M: Module>(model: M, values: HashMap<String, TensorData>) -> M {
+pub fn replace_parameters<M: Module, N: Into<Numbers>>(model: M, values: HashMap<String, N>) -> M {
     model.map(&mut Replacer {
         path: Path::default(),
         values,
@@ -79,12 +105,12 @@ impl ModuleVisitor for Lister {
     }
 }
 
-struct Replacer {
+struct Replacer<N> {
     path: Path,
-    values: HashMap<String, TensorData>,
+    values: HashMap<String, N>,
 }
 
-impl ModuleMapper for Replacer {
+impl<N: Into<Numbers>> ModuleMapper for Replacer<N> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -95,17 +121,23 @@ impl ModuleMapper for Replacer {
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.name();
-        let Some(data) = self.values.remove(&name) else {
+        let Some(numbers) = self.values.remove(&name) else {
             return param;
         };
-        let shape = param.lazy_shape();
+        let numbers: Numbers = numbers.into();
+        let (given, shape) = (numbers.shape(), param.lazy_shape());
         assert_eq!(
-            *data.shape(),
-            shape,
-            "replace_parameters: {name} is {shape:?} and was given {:?}",
-            data.shape()
+            given, shape,
+            "replace_parameters: {name} is {shape:?} and was given {given:?}"
         );
-        let tensor = Tensor::from_data(data, &param.lazy_device());
+        let device = param.lazy_device();
+        let tensor = match numbers {
+            Numbers::InOrder(data) => Tensor::from_data(data, &device),
+            Numbers::Columns(data, columns) => {
+                let matrix = Tensor::<D>::from_data(data, &device);
+                matrix.slice_dim(1, columns).swap_dims(0, 1)
+            }
+        };
         // What is trained stays trained and what is frozen stays frozen. On a device without autodiff the setting is
         // remembered, and takes effect when the model is put to training.
         let id = param.id;

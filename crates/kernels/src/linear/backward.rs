@@ -29,7 +29,7 @@ pub struct Map<'a> {
     /// The gradient of its result, `[rows, output]`.
     pub dy: &'a [f32],
     /// `[output, input]`
-    pub weight: &'a [f32],
+    pub weight: Matrix<'a>,
     /// Where the gradient of the weight goes.
     pub dweight: Option<&'a mut [f32]>,
     /// Where the gradient of the bias goes, `[output]`.
@@ -47,7 +47,6 @@ impl Map<'_> {
         let sizes = [
             ("gradient", Some(self.dy.len()), rows * output),
             ("input", Some(x), rows * input),
-            ("weight", Some(self.weight.len()), output * input),
             ("gradient of the input", dx, rows * input),
             (
                 "gradient of the weight",
@@ -60,6 +59,7 @@ impl Map<'_> {
             let length = length.unwrap_or(expected);
             fits("linear_backward", name, length, expected);
         }
+        self.shape.fits_weight("linear_backward", self.weight);
     }
 }
 
@@ -78,9 +78,7 @@ pub fn backward<'a>(inputs: impl IntoIterator<Item = Applied<'a>>) {
         match dx {
             Some((dx, Onto::Replace)) if maps.is_empty() => dx.fill(0.0),
             Some((dx, onto)) if !maps.is_empty() => {
-                let weight =
-                    |map: &Map<'a>| Matrix::new(map.weight, map.shape.output, map.shape.input);
-                let terms = maps.iter().map(|map| (slopes(map), weight(map)));
+                let terms = maps.iter().map(|map| (slopes(map), map.weight));
                 works.push(Box::new(Product::new(terms, dx, onto, NOTHING)));
             }
             _ => (),

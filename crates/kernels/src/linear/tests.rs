@@ -1,7 +1,7 @@
 use super::*;
 use crate::Onto;
 use crate::activation::{KINDS, naive};
-use crate::simd::with_instructions;
+use crate::simd::{Instructions, with_instructions};
 use proptest::prelude::*;
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -20,14 +20,26 @@ fn close(ours: &[f32], theirs: &[f64], what: &str) {
     }
 }
 
+/// Rows of a weight as columns of a wider matrix, as some checkpoints have them.
+fn turned(weight: &[f32], [output, input]: [usize; 2]) -> (Vec<f32>, [usize; 2]) {
+    let (before, wide) = (2, output + 5);
+    let mut all = vec![f32::NAN; input * wide];
+    for (i, number) in weight.iter().enumerate() {
+        all[i % input * wide + before + i / input] = *number;
+    }
+    all.drain(..before.min(all.len()));
+    (all, [1, wide])
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn equals_its_twin(
         rows in prop_oneof![0usize..9, Just(13), Just(97), Just(257)],
         input in prop_oneof![0usize..40, Just(127), Just(300)],
         output in prop_oneof![0usize..40, Just(129), Just(1000)],
         bias: bool,
+        across: bool,
         kind in prop::sample::select(KINDS.to_vec()),
     ) {
         let shape = Shape { rows, input, output };
@@ -35,21 +47,26 @@ proptest! {
         let bias_data = numbers(output, 3);
         let bias = bias.then_some(bias_data.as_slice());
         let expected = forward_naive(shape, &x, &weight, bias);
+        let (laid, strides) = match across {
+            true => turned(&weight, [output, input]),
+            false => (weight.clone(), [input, 1]),
+        };
+        let matrix = Matrix::strided(&laid, [output, input], strides);
         for instructions in [Instructions::Native, Instructions::Scalar] {
             with_instructions(instructions, || {
                 let mut y = vec![f32::NAN; rows * output];
-                let map = Forward { shape, weight: &weight, bias, activation: None, before: None, y: &mut y };
+                let map = Forward { shape, weight: matrix, bias, activation: None, before: None, y: &mut y };
                 forward(&x, [map]);
                 close(&y, &expected, "y");
                 let activated: Vec<f64> = expected.iter().map(|value| naive::value(kind, *value)).collect();
                 let activation = Some(kind);
                 let mut before = vec![f32::NAN; rows * output];
-                let map = Forward { shape, weight: &weight, bias, activation, before: Some(&mut before), y: &mut y };
+                let map = Forward { shape, weight: matrix, bias, activation, before: Some(&mut before), y: &mut y };
                 forward(&x, [map]);
                 close(&before, &expected, "before");
                 close(&y, &activated, "activated");
                 y.fill(f32::NAN);
-                let map = Forward { shape, weight: &weight, bias, activation, before: None, y: &mut y };
+                let map = Forward { shape, weight: matrix, bias, activation, before: None, y: &mut y };
                 forward(&x, [map]);
                 close(&y, &activated, "activated without keeping");
             });
@@ -58,7 +75,7 @@ proptest! {
         let mut dx = vec![f32::NAN; rows * input];
         let mut dweight = vec![f32::NAN; output * input];
         let mut dbias = vec![f32::NAN; output];
-        let map = Map { shape, dy: &dy, weight: &weight, dweight: Some(&mut dweight), dbias: Some(&mut dbias) };
+        let map = Map { shape, dy: &dy, weight: matrix, dweight: Some(&mut dweight), dbias: Some(&mut dbias) };
         backward([Applied { x: &x, dx: Some((&mut dx, Onto::Replace)), maps: vec![map] }]);
         let at = |data: &[f32], i: usize| f64::from(data[i]);
         let sum = |count: usize, term: &dyn Fn(usize) -> f64| (0..count).map(term).sum::<f64>();
@@ -89,7 +106,7 @@ fn what_is_not_finite_passes_through_bias_and_activation() {
                 let mut y = vec![0.0; 33];
                 let map = Forward {
                     shape,
-                    weight: &[1.0; 11],
+                    weight: Matrix::new(&[1.0; 11], 11, 1),
                     bias: Some(&[0.5; 11]),
                     activation: Some(kind),
                     before: None,
@@ -145,10 +162,11 @@ fn several_maps_of_several_inputs_go_back_together() {
     let map = |i: usize, slopes| {
         let (dweight, dbias): &mut (Vec<f32>, Vec<f32>) = slopes;
         let (weight, dy) = &given[i];
+        let shape = shapes.as_flattened()[i];
         Map {
-            shape: shapes.as_flattened()[i],
+            shape,
             dy,
-            weight,
+            weight: Matrix::new(weight, shape.output, shape.input),
             dweight: Some(dweight),
             dbias: Some(dbias),
         }
@@ -185,7 +203,7 @@ fn several_maps_of_several_inputs_go_back_together() {
         let map = Map {
             shape,
             dy,
-            weight,
+            weight: Matrix::new(weight, shape.output, shape.input),
             dweight: Some(&mut alone),
             dbias: Some(&mut alone_bias),
         };

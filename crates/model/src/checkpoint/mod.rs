@@ -27,6 +27,7 @@ mod longformer;
 mod mistral;
 mod mixtral;
 mod named;
+mod operation;
 mod qwen2;
 mod qwen3;
 mod recurrent;

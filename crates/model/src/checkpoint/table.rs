@@ -4,34 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use burn::tensor::TensorData;
 
+pub use super::operation::Operation;
 use super::{TensorFile, TensorProblems};
-use crate::{Parameter, PatchesConfig};
-
-/// How a tensor of ours is found in theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// The same numbers in the same order.
-    Same,
-    /// The same under one more axis of size one, in front.
-    Led,
-    /// The same under one more axis of size one, after the first.
-    Parted,
-    /// In no model of ours: the inverse wavelengths of sines and cosines, which theirs keeps beside its weights.
-    Wavelengths,
-    /// In no file of theirs: it is drawn from a seed of the settings.
-    Drawn,
-    /// The same, with the pixels of a patch under axes of their own.
-    Convolution,
-    /// Theirs is `[input, output]`.
-    Transpose,
-    /// Theirs holds three tensors one after the other, of which ours is this one.
-    Third(usize),
-    /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
-    TransposedThird(usize),
-    /// Theirs rotates neighbouring features where ours rotates the halves of a head: in each head, our row `i` of half `h` is
-    /// their row `2 · i + h`.
-    NeighbouringPairs,
-}
+use crate::{Numbers, Parameter, PatchesConfig};
 
 /// One tensor: our name, their name (both with `{layer}`, and `{expert}` where it has one), and the way between them. Of a
 /// block in a group, their name has `{group}` and `{inner}` instead, and `{up}` is a map whose name depends on whether there
@@ -132,7 +107,7 @@ impl Names {
         &self,
         parameters: &[Parameter],
         file: &TensorFile,
-    ) -> Result<HashMap<String, TensorData>, TensorProblems> {
+    ) -> Result<HashMap<String, Numbers>, TensorProblems> {
         let mut problems = TensorProblems::default();
         let lookup = Lookup::new(self, file);
         let found = file.names();
@@ -153,7 +128,7 @@ impl Names {
                 match self.table.zeros.contains(&name.as_str()) {
                     true => {
                         let zeros = TensorData::zeros::<f32, _>(shape.clone());
-                        values.insert(name.clone(), zeros);
+                        values.insert(name.clone(), zeros.into());
                     }
                     false => problems.missing.extend(first.then_some(whole_name)),
                 }
@@ -163,12 +138,11 @@ impl Names {
             let needed = operation.their_shape(shape, self.patches.as_ref());
             // The sizes before the numbers: what does not fit is not read.
             let fits = found == needed;
-            // What lies there as it is needed is not even read, until somebody computes with it.
-            let as_it_lies = (fits && operation.keeps_order())
-                .then(|| file.mapped(theirs, shape))
-                .flatten();
-            if let Some(data) = as_it_lies {
-                values.insert(name.clone(), data);
+            // What need not be changed is not even read, until somebody computes with it.
+            let as_it_lies = fits.then(|| operation.as_it_lies(shape)).flatten();
+            let mapped = as_it_lies.and_then(|lies| lies.mapped(file, theirs));
+            if let Some(numbers) = mapped {
+                values.insert(name.clone(), numbers);
                 continue;
             }
             let Some(numbers) = fits.then(|| file.floats(theirs).ok()).flatten() else {
@@ -180,7 +154,7 @@ impl Names {
                 continue;
             };
             let ours = operation.ours(numbers, shape, self.head_width);
-            values.insert(name.clone(), TensorData::new(ours, shape.clone()));
+            values.insert(name.clone(), TensorData::new(ours, shape.clone()).into());
         }
         unread.retain(|name| !self.is_no_surprise(&self.table.today(name)));
         problems
@@ -341,103 +315,4 @@ fn places_of<'n, 'p>(mut name: &'n str, mut pattern: &'p str) -> Option<Vec<(&'p
         (name, pattern) = (remaining, after);
     }
     (name == pattern).then_some(places)
-}
-
-impl Operation {
-    /// Whether both have the same numbers one after the other.
-    fn keeps_order(self) -> bool {
-        matches!(
-            self,
-            Self::Same | Self::Led | Self::Parted | Self::Convolution
-        )
-    }
-
-    /// The shape of theirs, given ours.
-    fn their_shape(self, ours: &[usize], patches: Option<&PatchesConfig>) -> Vec<usize> {
-        match (self, ours) {
-            (Self::Same | Self::NeighbouringPairs, _) => ours.to_vec(),
-            (Self::Led, _) => [&[1], ours].concat(),
-            (Self::Parted, [first, rest @ ..]) => [&[*first, 1][..], rest].concat(),
-            (Self::Convolution, [output, _]) => {
-                let patches = patches.expect("convolutions are of models with patches");
-                vec![*output, patches.channels, patches.size, patches.size]
-            }
-            (Self::Transpose, [output, input]) => vec![*input, *output],
-            (Self::Third(_), [first, rest @ ..]) => [&[3 * first][..], rest].concat(),
-            (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
-            _ => panic!("checkpoint table: {self:?} does not apply to {ours:?}"),
-        }
-    }
-
-    /// Our numbers from theirs.
-    fn ours(self, theirs: Vec<f32>, shape: &[usize], head_width: usize) -> Vec<f32> {
-        if self.keeps_order() {
-            return theirs;
-        }
-        if let ([output, input], Some((stride, start))) = (shape, self.transposition(shape)) {
-            return transposed(&theirs, [*output, *input], stride, start);
-        }
-        (0..shape.iter().product())
-            .map(|index| theirs[self.their_index(index, shape, head_width)])
-            .collect()
-    }
-
-    /// Of what is transposed: how many columns theirs has, and which of them is our first row.
-    fn transposition(self, shape: &[usize]) -> Option<(usize, usize)> {
-        match (self, shape) {
-            (Self::Transpose, [output, _]) => Some((*output, 0)),
-            (Self::TransposedThird(part), [output, _]) => Some((3 * output, part * output)),
-            _ => None,
-        }
-    }
-
-    /// Puts our numbers to their places in theirs.
-    fn put(self, ours: &[f32], shape: &[usize], head_width: usize, theirs: &mut [f32]) {
-        for (index, number) in ours.iter().enumerate() {
-            theirs[self.their_index(index, shape, head_width)] = *number;
-        }
-    }
-
-    /// Where our number of this index stands in theirs.
-    fn their_index(self, index: usize, shape: &[usize], head_width: usize) -> usize {
-        match (self, shape) {
-            _ if self.keeps_order() => index,
-            (Self::Transpose, [output, input]) => index % input * output + index / input,
-            (Self::Third(part), _) => part * shape.iter().product::<usize>() + index,
-            (Self::TransposedThird(part), [output, input]) => {
-                index % input * 3 * output + part * output + index / input
-            }
-            (Self::NeighbouringPairs, [_, rest @ ..]) => {
-                let columns: usize = rest.iter().product();
-                let (row, column) = (index / columns, index % columns);
-                let (head, place) = (row / head_width, row % head_width);
-                let pairs = head_width / 2;
-                let theirs = head * head_width + place % pairs * 2 + place / pairs;
-                theirs * columns + column
-            }
-            _ => panic!("checkpoint table: {self:?} does not apply to {shape:?}"),
-        }
-    }
-}
-
-/// Columns of `theirs`, from number `start` on, as rows `[output, input]`. In squares, since one of the two sides is read or
-/// written across its rows, and a square of both stays in cache.
-fn transposed(theirs: &[f32], shape: [usize; 2], stride: usize, start: usize) -> Vec<f32> {
-    const SIDE: usize = 32;
-    let [output, input] = shape;
-    let mut ours = vec![0f32; output * input];
-    for (above, left) in squares(output, input, SIDE) {
-        for row in above..output.min(above + SIDE) {
-            for column in left..input.min(left + SIDE) {
-                ours[row * input + column] = theirs[column * stride + start + row];
-            }
-        }
-    }
-    ours
-}
-
-/// The corners of squares that cover a matrix.
-fn squares(rows: usize, columns: usize, side: usize) -> impl Iterator<Item = (usize, usize)> {
-    let row = (0..rows).step_by(side);
-    row.flat_map(move |above| (0..columns).step_by(side).map(move |left| (above, left)))
 }

@@ -15,7 +15,10 @@ use burn::backend::tensor::FloatTensor;
 use super::Hidden;
 use super::activation::kernel;
 use super::linear::{Applied, Map, activated, backward, forward as linear, shape};
-use super::{buffer, dense, into_dense, numbers, present, record, recycle, rows_and_width, tensor};
+use super::{
+    buffer, dense, into_dense, matrix, numbers, present, readable, record, recycle, rows_and_width,
+    tensor,
+};
 use crate::Activation;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -58,7 +61,7 @@ fn gated(
     kind: Activation,
     keep: bool,
 ) -> (FlexTensor, Option<FlexTensor>) {
-    let (x, up, bias) = (dense(x), dense(up), dense(bias));
+    let (x, up, bias) = (dense(x), readable(up), dense(bias));
     let shape = shape(&x, &up);
     let sizes = [shape.rows, shape.output];
     let mut y = buffer(shape.rows * shape.output);
@@ -66,9 +69,9 @@ fn gated(
     gated_product(
         shape,
         numbers(&x),
-        [numbers(&up), numbers(gate)],
+        (kernel(kind), numbers(gate)),
+        matrix(&up),
         present(&bias),
-        kernel(kind),
         kept.as_deref_mut(),
         &mut y,
     );
@@ -85,7 +88,8 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let parts = operands.map(|operands| operands.map(Tracked::<C>::into_parts));
     let [[a, b], [c, d], [e, f]] = parts;
     let nodes = [x_node, a.1, b.1, c.1, d.1, e.1, f.1];
-    let operands = [[a.0, b.0], [c.0, d.0], [e.0, f.0]].map(|it| it.map(|it| dense(&it)));
+    let operands = [[a.0, b.0], [c.0, d.0], [e.0, f.0]]
+        .map(|[weight, bias]| [readable(&weight), dense(&bias)]);
     let (output, kept) = forward(&x, &operands, between, true);
     record::<C, _, 7>(FeedForward(between.activation), nodes, output, || Saved {
         x,
@@ -124,7 +128,7 @@ impl Backward<Flex, 7> for FeedForward {
                 output,
             },
             dy: numbers(&dy),
-            weight: numbers(down),
+            weight: matrix(down),
         };
         let kind = kernel(self.0);
         let mut other = buffer(rows * width);

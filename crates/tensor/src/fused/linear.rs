@@ -12,7 +12,9 @@ use burn::backend::tensor::FloatTensor;
 
 use super::activation::kernel;
 use super::outputs::{Slots, record_several};
-use super::{buffer, dense, numbers, present, record, recycle, rows_and_width, tensor};
+use super::{
+    buffer, dense, matrix, numbers, present, readable, record, recycle, rows_and_width, tensor,
+};
 use crate::Activation;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -40,14 +42,14 @@ pub(super) fn activated(
     activation: Option<Activation>,
     keep: bool,
 ) -> (FlexTensor, Option<FlexTensor>) {
-    let (x, weight, bias) = (dense(x), dense(weight), dense(bias));
+    let (x, weight, bias) = (dense(x), readable(weight), dense(bias));
     let shape = shape(&x, &weight);
     let sizes = [shape.rows, shape.output];
     let mut y = buffer(shape.rows * shape.output);
     let mut before = keep.then(|| buffer(y.len()));
     let map = linear::Forward {
         shape,
-        weight: numbers(&weight),
+        weight: matrix(&weight),
         bias: present(&bias),
         activation: activation.map(kernel),
         before: before.as_deref_mut(),
@@ -60,13 +62,13 @@ pub(super) fn activated(
 /// Three maps, of weight and bias each, applied to one input.
 pub(super) fn three(x: &FlexTensor, maps: [[&FlexTensor; 2]; 3]) -> [FlexTensor; 3] {
     let x = dense(x);
-    let maps = maps.map(|operands| operands.map(dense));
+    let maps = maps.map(|[weight, bias]| [readable(weight), dense(bias)]);
     let shapes = maps.each_ref().map(|[weight, _]| shape(&x, weight));
     let mut results = shapes.map(|shape| buffer(shape.rows * shape.output));
     let each = maps.iter().zip(shapes).zip(&mut results);
     let each = each.map(|(([weight, bias], shape), y)| linear::Forward {
         shape,
-        weight: numbers(weight),
+        weight: matrix(weight),
         bias: present(bias),
         activation: None,
         before: None,
@@ -132,7 +134,7 @@ impl Applied<'_> {
         let maps = maps.map(|(map, [dweight, dbias])| linear::Map {
             shape: shape(&self.x, map.weight),
             dy: numbers(&map.dy),
-            weight: numbers(map.weight),
+            weight: matrix(map.weight),
             dweight: dweight.as_deref_mut(),
             dbias: dbias.as_deref_mut(),
         });
@@ -183,7 +185,7 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let (x, x_node) = x.into_parts();
     let (weight, weight_node) = weight.into_parts();
     let (bias, bias_node) = bias.into_parts();
-    let (x, weight) = (dense(&x), dense(&weight));
+    let (x, weight) = (dense(&x), readable(&weight));
     let (output, before) = activated(&x, &weight, &bias, activation, activation.is_some());
     let nodes = [x_node, weight_node, bias_node];
     record::<C, _, 3>(Linear, nodes, output, || Saved {
@@ -239,7 +241,7 @@ pub(super) fn three_tracked<C: CheckpointStrategy>(
     let x = dense(&x);
     let [a, b, c] = maps.map(|[weight, bias]| {
         let ((weight, weight_node), (bias, bias_node)) = (weight.into_parts(), bias.into_parts());
-        (dense(&weight), bias, weight_node, bias_node)
+        (readable(&weight), bias, weight_node, bias_node)
     });
     let outputs = three(&x, [&a, &b, &c].map(|map| [&map.0, &map.1]));
     let nodes = [x_node, a.2, a.3, b.2, b.3, c.2, c.3];

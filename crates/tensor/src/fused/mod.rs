@@ -38,7 +38,10 @@ pub(crate) use attention::AttentionOptions;
 pub(crate) use buffers::{buffer, keep, recycle};
 pub(crate) use calls::*;
 pub(crate) use linear_attention::LinearOptions;
-use numbers::{dense, integers, into_dense, is_present, numbers, present, rows_and_width, tensor};
+use numbers::{
+    dense, integers, into_dense, is_present, matrix, numbers, present, readable, rows_and_width,
+    tensor,
+};
 use tracked::record;
 
 use crate::{Activation, FeatureMap, NormKind, Stabilizer};

@@ -1,5 +1,6 @@
 //! The numbers of Flex's tensors, and tensors of numbers.
 
+use attentive_kernels::gemm::Matrix;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape, TensorData};
 
@@ -8,7 +9,32 @@ pub(super) fn dense(x: &FlexTensor) -> FlexTensor {
     x.to_contiguous()
 }
 
-/// The same, of a tensor that the caller has no more use for: it stays the only holder of its memory.
+/// A matrix whose rows or columns can be read where they lie: weights may be columns of a file that is mapped. Any other is
+/// made dense.
+pub(super) fn readable(x: &FlexTensor) -> FlexTensor {
+    match strides(x) {
+        Some(_) => x.clone(),
+        None => dense(x),
+    }
+}
+
+/// The numbers of a readable matrix.
+pub(super) fn matrix(x: &FlexTensor) -> Matrix<'_> {
+    let strides = strides(x).expect("the matrix is readable");
+    let sizes = [0, 1].map(|axis| x.layout().shape()[axis]);
+    let start = x.layout().start_offset();
+    let numbers = x.storage().get(start..).unwrap_or_default();
+    Matrix::strided(numbers, sizes, strides)
+}
+
+/// How far apart the neighbours of a matrix are, below and beside each other, if one of the two is no distance.
+fn strides(x: &FlexTensor) -> Option<[usize; 2]> {
+    let [row, column] = [0, 1].map(|axis| usize::try_from(x.layout().strides()[axis]).ok());
+    let strides = [row?, column?];
+    strides.contains(&1).then_some(strides)
+}
+
+/// [`dense`] of a tensor that the caller has no more use for: it stays the only holder of its memory.
 pub(super) fn into_dense(x: FlexTensor) -> FlexTensor {
     if x.is_contiguous() && x.storage::<f32>().len() == x.layout().num_elements() {
         return x;

@@ -17,15 +17,23 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
     let folder = model_folder::find(&arguments.model, hub::Wanted::Model)?;
     check_place(&arguments, &folder)?;
-    let (model, description) = checkpoint::load(&folder, &device)?;
-    let inputs = TensorFile::open(&arguments.inputs)?;
-    check_names(&inputs, &inputs_of(model.config()))?;
     let wanted = Wanted {
         hidden_states: arguments.hidden_states,
         attentions: arguments.attentions,
         past_key_values: arguments.past_key_values,
     };
-    let tensors = checkpoint::forward(&model, &description, &inputs, "", wanted)?;
+    let open = || TensorFile::open(&arguments.inputs);
+    let tensors = if checkpoint::is_recurrent(&folder) {
+        let (model, _) = checkpoint::load_recurrent(&folder, &device)?;
+        let inputs = open()?;
+        check_names(&inputs, &checkpoint::RECURRENT_INPUTS)?;
+        checkpoint::forward_recurrent(&model, &inputs, "", wanted)?
+    } else {
+        let (model, description) = checkpoint::load(&folder, &device)?;
+        let inputs = open()?;
+        check_names(&inputs, &inputs_of(model.config()))?;
+        checkpoint::forward(&model, &description, &inputs, "", wanted)?
+    };
     write_tensors(&arguments.save, tensors, HashMap::new())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! `attentive info MODEL`
 
+mod recurrent;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,6 +18,10 @@ use crate::model_folder;
 /// Describes a model. The weights are not read.
 pub fn run(arguments: Info) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, Wanted::Description)?;
+    if checkpoint::is_recurrent(&folder) {
+        recurrent::describe(&folder, arguments.json, &mut std::io::stdout().lock())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let description = checkpoint::describe(&folder)?;
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;

@@ -13,7 +13,7 @@ fn fixture(name: &str) -> std::path::PathBuf {
         .join(name)
 }
 
-fn write(path: &Path, tensors: Vec<(&str, TensorData)>) {
+pub fn write(path: &Path, tensors: Vec<(&str, TensorData)>) {
     let tensors: BTreeMap<String, TensorData> = tensors
         .into_iter()
         .map(|(name, data)| (name.to_owned(), data))

@@ -4,6 +4,7 @@ mod forward;
 mod gguf;
 mod hub;
 mod program;
+mod recurrent;
 mod resume;
 mod screens;
 mod tasks;

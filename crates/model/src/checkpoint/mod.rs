@@ -55,8 +55,10 @@ pub use error::{CheckpointError, TensorProblems};
 pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
-pub use named::{Outputs, Wanted, forward, inputs_of};
-pub use recurrent::{load_recurrent, save_recurrent};
+pub use named::{Outputs, RECURRENT_INPUTS, Wanted, forward, forward_recurrent, inputs_of};
+pub use recurrent::{
+    RECURRENT_TYPE, describe_recurrent, is_recurrent, load_recurrent, save_recurrent,
+};
 pub use replace_file::{replace_file, replace_file_with};
 pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};
 pub use tensor_file::{TensorFile, write_tensors};
@@ -294,7 +296,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     }
     let words = json::read(&path)?;
     let model_type = words["model_type"].as_str().unwrap_or_default();
-    if model_type == recurrent::MODEL_TYPE {
+    if model_type == RECURRENT_TYPE {
         return Err(CheckpointError::Config {
             path,
             problem: recurrent::NO_TRANSFORMER.to_owned(),

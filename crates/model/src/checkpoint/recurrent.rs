@@ -16,10 +16,10 @@ use super::{
 use crate::recurrent::{Recurrent, RecurrentConfig};
 
 /// The `model_type` of its config.json.
-pub(super) const MODEL_TYPE: &str = "attentive-recurrent";
+pub const RECURRENT_TYPE: &str = "attentive-recurrent";
 
 /// What who wants a transformer is told.
-pub(super) const NO_TRANSFORMER: &str = "this is a recurrent encoder-decoder (model_type \"attentive-recurrent\") and no transformer; read it with `checkpoint::load_recurrent`";
+pub(super) const NO_TRANSFORMER: &str = "this is a recurrent encoder-decoder (model_type \"attentive-recurrent\") and no transformer: `attentive info` and `forward` take it, and in the library `checkpoint::load_recurrent`";
 
 /// Their names are ours.
 static OURS: Table = Table {
@@ -46,11 +46,16 @@ fn names() -> Names {
     }
 }
 
-/// Loads the recurrent encoder-decoder of a folder, and the ids that have a meaning for it.
-pub fn load_recurrent(
+/// Whether a folder holds a recurrent encoder-decoder rather than a transformer.
+pub fn is_recurrent(folder: &Path) -> bool {
+    let words = words_of::read(&folder.join("config.json"));
+    words.is_ok_and(|words| words["model_type"] == RECURRENT_TYPE)
+}
+
+/// The settings of the recurrent encoder-decoder of a folder, and the ids that have a meaning for it.
+pub fn describe_recurrent(
     folder: &Path,
-    device: &Device,
-) -> Result<(Recurrent, SpecialTokens), CheckpointError> {
+) -> Result<(RecurrentConfig, SpecialTokens), CheckpointError> {
     let path = folder.join("config.json");
     if !path.exists() {
         return Err(CheckpointError::NoFolder {
@@ -59,11 +64,11 @@ pub fn load_recurrent(
     }
     let words = words_of::read(&path)?;
     let model_type = words["model_type"].as_str().unwrap_or_default();
-    if model_type != MODEL_TYPE {
+    if model_type != RECURRENT_TYPE {
         return Err(CheckpointError::UnknownType {
             path,
             model_type: model_type.to_owned(),
-            supported: vec![MODEL_TYPE],
+            supported: vec![RECURRENT_TYPE],
         });
     }
     let wrong = |problem: String| CheckpointError::Config {
@@ -75,9 +80,19 @@ pub fn load_recurrent(
         settings => words_of::typed(settings, "attentive"),
     }
     .map_err(wrong)?;
+    let validated = config.validate();
+    validated.map_err(|error| wrong(format!("attentive.{error}")))?;
     let special = SpecialTokens::read(&words, SpecialTokens::default()).map_err(wrong)?;
-    let model =
-        Recurrent::new(&config, 0, device).map_err(|error| wrong(format!("attentive.{error}")))?;
+    Ok((config, special))
+}
+
+/// Loads the recurrent encoder-decoder of a folder, and the ids that have a meaning for it.
+pub fn load_recurrent(
+    folder: &Path,
+    device: &Device,
+) -> Result<(Recurrent, SpecialTokens), CheckpointError> {
+    let (config, special) = describe_recurrent(folder)?;
+    let model = Recurrent::new(&config, 0, device).expect("the settings were validated");
     let file = TensorFile::of_folder(folder)?;
     let model = filled(model, &names(), &file, "config.json")?;
     Ok((model, special))
@@ -91,7 +106,7 @@ pub fn save_recurrent(
     model: &Recurrent,
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
-    let mut words = json!({ "model_type": MODEL_TYPE, "attentive": model.config() });
+    let mut words = json!({ "model_type": RECURRENT_TYPE, "attentive": model.config() });
     special.write(&mut words);
     std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {
         path: folder.to_owned(),

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 
-use super::super::{CheckpointError, TensorFile};
+use super::super::CheckpointError;
+use super::tensors::{Matrix, Tensors};
 use crate::{AttentionConfig, BlockConfig, Input, Memory, MemoryStart, Model, ModelConfig, Source};
 
 /// The inputs that a model reads.
@@ -28,18 +29,10 @@ pub fn inputs_of(config: &ModelConfig) -> Vec<&'static str> {
     inputs
 }
 
-/// Where inputs are found.
+/// The inputs of a model, and where they are found.
 pub struct Inputs<'a> {
-    pub file: &'a TensorFile,
-    /// What stands before every name.
-    pub prefix: &'a str,
+    pub tensors: Tensors<'a>,
     pub model: &'a Model,
-}
-
-/// Whole numbers in rows and columns.
-struct Matrix {
-    numbers: Vec<i64>,
-    shape: [usize; 2],
 }
 
 impl Inputs<'_> {
@@ -64,16 +57,18 @@ impl Inputs<'_> {
     /// The states that a decoder without an encoder looks at.
     pub fn memory(&self) -> Result<Option<Memory>, CheckpointError> {
         let name = "encoder_hidden_states";
-        let Some(shape) = self.file.shape(&self.whole(name)) else {
+        let Some(shape) = self.tensors.file.shape(&self.tensors.whole(name)) else {
             let mask = "encoder_attention_mask";
-            return match self.file.shape(&self.whole(mask)) {
-                Some(_) => self.wrong(format!("{mask} is given without {name}; give both")),
+            return match self.tensors.file.shape(&self.tensors.whole(mask)) {
+                Some(_) => self
+                    .tensors
+                    .wrong(format!("{mask} is given without {name}; give both")),
                 None => Ok(None),
             };
         };
         let config = self.model.config();
         if config.blocks.iter().all(|block| block.cross.is_none()) {
-            return self.wrong(format!(
+            return self.tensors.wrong(format!(
                 "{name} is given, and no block looks at it; leave it out"
             ));
         }
@@ -83,13 +78,18 @@ impl Inputs<'_> {
                 [*batch, *length, width]
             }
             _ => {
-                return self.wrong(format!(
+                return self.tensors.wrong(format!(
                     "{name} is {shape:?} and must be [batch, length, {width}]"
                 ));
             }
         };
-        let states = TensorData::new(self.file.floats(&self.whole(name))?, [batch, length, width]);
-        let real = self.real("encoder_attention_mask", [batch, length])?;
+        let states = TensorData::new(
+            self.tensors.file.floats(&self.tensors.whole(name))?,
+            [batch, length, width],
+        );
+        let real = self
+            .tensors
+            .real("encoder_attention_mask", [batch, length])?;
         Ok(Some(Memory {
             real,
             ..Memory::new(Tensor::from_data(states, &self.model.device()))
@@ -101,17 +101,15 @@ impl Inputs<'_> {
         if config.patches.is_some() {
             return self.pixels(config);
         }
-        let ids = self.ids(config, ids)?;
+        let ids = self.tensors.ids(ids, config.vocabulary, config.length)?;
         let shape = ids.shape;
-        let keys = self.real(mask, shape)?;
+        let keys = self.tensors.real(mask, shape)?;
         self.refuse_gap(config, mask, keys.as_deref())?;
         Ok(Input {
-            source: Source::Ids(tensor(ids, self.model)),
+            source: Source::Ids(ids.tensor(&device)),
             keys,
-            positions: self
-                .positions(config, shape)?
-                .map(|it| tensor(it, self.model)),
-            types: self.types(config, shape)?.map(|it| tensor(it, self.model)),
+            positions: self.positions(config, shape)?.map(|it| it.tensor(&device)),
+            types: self.types(config, shape)?.map(|it| it.tensor(&device)),
             globals: self.globals(shape)?,
             ..Input::new(Tensor::zeros([0, 0], &device))
         })
@@ -130,7 +128,7 @@ impl Inputs<'_> {
         };
         let padded = keys.is_some_and(|keys| keys.iter().any(|range| range.start > 0));
         match padded && config.blocks.iter().any(zeros) {
-            true => self.wrong(format!(
+            true => self.tensors.wrong(format!(
                 "{mask} has zeros in front, which would part the memory from the text; pad on the right"
             )),
             false => Ok(()),
@@ -140,8 +138,8 @@ impl Inputs<'_> {
     fn pixels(&self, config: &ModelConfig) -> Result<Input, CheckpointError> {
         let name = "pixel_values";
         let patches = config.patches.expect("asked of models of pictures");
-        let whole = self.whole(name);
-        let shape = self.file.shape(&whole).unwrap_or_default().to_vec();
+        let whole = self.tensors.whole(name);
+        let shape = self.tensors.file.shape(&whole).unwrap_or_default().to_vec();
         let size = patches.size;
         let fits = match shape.as_slice() {
             [batch, channels, height, width] => {
@@ -154,36 +152,13 @@ impl Inputs<'_> {
             _ => false,
         };
         if !fits {
-            return self.wrong(format!(
+            return self.tensors.wrong(format!(
                 "{name} is {shape:?} and must be [batch, {}, height, width], both multiples of {size}",
                 patches.channels
             ));
         }
-        let data = TensorData::new(self.file.floats(&whole)?, shape);
+        let data = TensorData::new(self.tensors.file.floats(&whole)?, shape);
         Ok(Input::pixels(Tensor::from_data(data, &self.model.device())))
-    }
-
-    fn ids(&self, config: &ModelConfig, name: &str) -> Result<Matrix, CheckpointError> {
-        let Some(ids) = self.matrix(name)? else {
-            return self.wrong(format!(
-                "{name} is missing; it must be whole numbers [batch, length]"
-            ));
-        };
-        let known = 0..config.vocabulary as i64;
-        if let Some(id) = ids.numbers.iter().find(|id| !known.contains(id)) {
-            return self.wrong(format!(
-                "{name} holds {id}, which is outside the vocabulary of {}",
-                config.vocabulary
-            ));
-        }
-        let [_, length] = ids.shape;
-        if length > config.length {
-            return self.wrong(format!(
-                "{name} has length {length} and the model reads at most {}",
-                config.length
-            ));
-        }
-        Ok(ids)
     }
 
     fn types(
@@ -192,7 +167,7 @@ impl Inputs<'_> {
         shape: [usize; 2],
     ) -> Result<Option<Matrix>, CheckpointError> {
         let name = "token_type_ids";
-        let Some(types) = self.shaped(name, shape)? else {
+        let Some(types) = self.tensors.shaped(name, shape)? else {
             return Ok(None);
         };
         let most = config.embedding.types;
@@ -201,10 +176,12 @@ impl Inputs<'_> {
             .iter()
             .find(|it| !(0..most as i64).contains(it))
         {
-            Some(_) if most == 0 => self.wrong(format!(
+            Some(_) if most == 0 => self.tensors.wrong(format!(
                 "{name} are given, and this model has no kinds of segments; leave them out"
             )),
-            Some(kind) => self.wrong(format!("{name} holds {kind}; kinds are 0 to {}", most - 1)),
+            Some(kind) => self
+                .tensors
+                .wrong(format!("{name} holds {kind}; kinds are 0 to {}", most - 1)),
             None => Ok(Some(types)),
         }
     }
@@ -215,24 +192,24 @@ impl Inputs<'_> {
         [batch, length]: [usize; 2],
     ) -> Result<Option<Matrix>, CheckpointError> {
         let name = "position_ids";
-        let Some(positions) = self.matrix(name)? else {
+        let Some(positions) = self.tensors.matrix(name)? else {
             return Ok(None);
         };
         let [rows, columns] = positions.shape;
         if columns != length || (rows != batch && rows != 1) {
-            return self.wrong(format!(
+            return self.tensors.wrong(format!(
                 "{name} is {:?} and must be [{batch}, {length}]",
                 positions.shape
             ));
         }
         let Some(most) = config.positions.countable(config.length) else {
-            return self.wrong(format!(
+            return self.tensors.wrong(format!(
                 "{name} are given, and this model goes by distances; leave them out"
             ));
         };
         let known = 0..most as i64;
         match positions.numbers.iter().find(|it| !known.contains(it)) {
-            Some(position) => self.wrong(format!(
+            Some(position) => self.tensors.wrong(format!(
                 "{name} holds {position}; positions are 0 to {}",
                 most - 1
             )),
@@ -241,7 +218,7 @@ impl Inputs<'_> {
     }
 
     fn globals(&self, shape: [usize; 2]) -> Result<Option<Vec<Vec<usize>>>, CheckpointError> {
-        let Some(flags) = self.shaped("global_attention_mask", shape)? else {
+        let Some(flags) = self.tensors.shaped("global_attention_mask", shape)? else {
             return Ok(None);
         };
         let places = |row: &[i64]| {
@@ -250,73 +227,4 @@ impl Inputs<'_> {
         };
         Ok(Some(flags.numbers.chunks(shape[1]).map(places).collect()))
     }
-
-    /// The real positions of each row, which must stand together.
-    fn real(
-        &self,
-        name: &str,
-        shape: [usize; 2],
-    ) -> Result<Option<Vec<Range<usize>>>, CheckpointError> {
-        let Some(mask) = self.shaped(name, shape)? else {
-            return Ok(None);
-        };
-        let mut ranges = Vec::new();
-        for (row, flags) in mask.numbers.chunks(shape[1]).enumerate() {
-            let start = flags.iter().position(|flag| *flag != 0).unwrap_or(0);
-            let count = flags.iter().filter(|flag| **flag != 0).count();
-            if flags[start..start + count].contains(&0) {
-                return self.wrong(format!(
-                    "{name} row {row} has gaps; its ones must stand together"
-                ));
-            }
-            ranges.push(start..start + count);
-        }
-        Ok(Some(ranges))
-    }
-
-    fn shaped(&self, name: &str, shape: [usize; 2]) -> Result<Option<Matrix>, CheckpointError> {
-        match self.matrix(name)? {
-            Some(matrix) if matrix.shape != shape => self.wrong(format!(
-                "{name} is {:?} and must be {shape:?}",
-                matrix.shape
-            )),
-            matrix => Ok(matrix),
-        }
-    }
-
-    fn matrix(&self, name: &str) -> Result<Option<Matrix>, CheckpointError> {
-        let whole = self.whole(name);
-        let Some(shape) = self.file.shape(&whole) else {
-            return Ok(None);
-        };
-        let Ok(shape) = <[usize; 2]>::try_from(shape) else {
-            return self.wrong(format!("{name} is {shape:?} and must be [batch, length]"));
-        };
-        if shape.contains(&0) {
-            return self.wrong(format!("{name} is {shape:?}, which holds nothing"));
-        }
-        Ok(Some(Matrix {
-            numbers: self.file.integers(&whole)?,
-            shape,
-        }))
-    }
-
-    fn whole(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
-    }
-
-    /// An error that names the file.
-    pub fn wrong<T>(&self, problem: String) -> Result<T, CheckpointError> {
-        Err(CheckpointError::Input {
-            path: self.file.path().to_owned(),
-            problem,
-        })
-    }
-}
-
-fn tensor(matrix: Matrix, model: &Model) -> Tensor<2, Int> {
-    Tensor::from_data(
-        TensorData::new(matrix.numbers, matrix.shape),
-        &model.device(),
-    )
 }

@@ -1,6 +1,8 @@
 //! A pass in Hugging Face's words: named tensors in, named tensors out, so that both can be compared.
 
 mod inputs;
+mod recurrent;
+mod tensors;
 
 use std::collections::BTreeMap;
 
@@ -9,8 +11,10 @@ use burn::tensor::TensorData;
 use super::{CheckpointError, Description, LastState, TensorFile};
 use crate::{AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, Recorder, Role, Site};
 use inputs::Inputs;
+use tensors::Tensors;
 
 pub use inputs::inputs_of;
+pub use recurrent::{RECURRENT_INPUTS, forward_recurrent};
 
 /// What to give besides the heads' outputs and the last hidden state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,12 +39,11 @@ pub fn forward(
     wanted: Wanted,
 ) -> Result<Outputs, CheckpointError> {
     let inputs = Inputs {
-        file,
-        prefix,
+        tensors: Tensors { file, prefix },
         model,
     };
     if wanted.past_key_values && !model.config().cacheable() {
-        return inputs.wrong(
+        return inputs.tensors.wrong(
             "past_key_values are asked for, and no cache can serve this model; leave them out"
                 .to_owned(),
         );
@@ -58,7 +61,7 @@ pub fn forward(
     if let (Some(memory), crate::Source::Ids(ids)) = (&memory, &input.source) {
         let (seen, own) = (memory.keys.dims()[0], ids.dims()[0]);
         if seen != own {
-            return inputs.wrong(format!(
+            return inputs.tensors.wrong(format!(
                 "the decoder reads {own} rows and looks at {seen}; give as many of both"
             ));
         }

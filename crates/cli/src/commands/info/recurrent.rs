@@ -1,0 +1,74 @@
+//! `attentive info` of a recurrent encoder-decoder.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use attentive::model::recurrent::{CellKind, Directions, RecurrentConfig};
+use attentive::model::{Recurrent, checkpoint, parameters};
+use serde_json::json;
+
+use super::{bytes, grouped};
+
+/// Describes it. The weights are not read.
+pub fn describe(folder: &Path, as_json: bool, out: &mut impl Write) -> Result<()> {
+    let (config, _) = checkpoint::describe_recurrent(folder)?;
+    let device = attentive::tensor::device("cpu")?;
+    let model = Recurrent::new(&config, 0, &device)?;
+    let mut parts: BTreeMap<String, u64> = BTreeMap::new();
+    for parameter in parameters(&model) {
+        let part = parameter.name.split('.').next().unwrap_or_default();
+        let sizes = parameter.shape.iter().map(|size| *size as u64);
+        let count = sizes.fold(1, u64::saturating_mul);
+        let sum = parts.entry(part.to_owned()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let total = parts.values().copied().fold(0, u64::saturating_add);
+    if total > u64::MAX / 16 {
+        let place = folder.join("config.json");
+        let place = place.display();
+        bail!("{place} describes a model that no machine can hold");
+    }
+    if as_json {
+        let words = json!({
+            "model_type": checkpoint::RECURRENT_TYPE,
+            "config": config,
+            "layers": config.layers,
+            "parameters": { "total": total, "parts": parts },
+            "memory": { "weights_bytes": 4 * total },
+        });
+        writeln!(out, "{words}")?;
+        return Ok(());
+    }
+    writeln!(out, "architecture   {}", checkpoint::RECURRENT_TYPE)?;
+    writeln!(out, "               {}", shape(&config))?;
+    writeln!(out, "parameters     {}", grouped(total))?;
+    for (name, count) in &parts {
+        let share = 100.0 * *count as f64 / total as f64;
+        writeln!(out, "  {name:14} {:>14}  {share:5.1} %", grouped(*count))?;
+    }
+    writeln!(out, "memory         {} of weights (f32)", bytes(4 * total))?;
+    Ok(())
+}
+
+fn shape(config: &RecurrentConfig) -> String {
+    let cell = match config.cell {
+        CellKind::Gru => "GRU",
+        CellKind::Lstm => "LSTM",
+    };
+    let ways = match config.directions {
+        Directions::Forward => "reads forward",
+        Directions::Both => "reads both ways",
+    };
+    format!(
+        "{} layers of {cell}, width {}, states of {}, {ways}, additive attention of {}, vocabularies {} and {}, length {}",
+        config.layers,
+        config.width,
+        config.hidden_width,
+        config.attention_width,
+        config.source_vocabulary,
+        config.target_vocabulary,
+        config.length,
+    )
+}

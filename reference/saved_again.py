@@ -2,7 +2,7 @@
 
     python reference/saved_again.py [FOLDER…] [--draws N] [--attentive PATH]
 
-The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws.py). Each is
+The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws/). Each is
 saved three times, with `attentive convert FOLDER --to hf --out …`: as it is, in bfloat16 in several files, and in float16.
 transformers loads what was saved by the class that its config.json names, which must be the original's, finds every weight
 and none too many, and gets the same outputs to 1e-5 of the largest number: of the rounded weights where they were rounded.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import transformers
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 from .draws import Draws, Kind, Words
 from .texts import read, text, text_with_pads
 
 
-def gpt2(draws: Draws) -> PreTrainedConfig:
+def gpt2(draws: Draws) -> PretrainedConfig:
     heads, each = draws.heads()
     vocabulary = draws.vocabulary()
     return transformers.GPT2Config(
@@ -65,7 +65,7 @@ def llama_words(draws: Draws) -> Words:
     }  # fmt: skip
 
 
-def llama(draws: Draws) -> PreTrainedConfig:
+def llama(draws: Draws) -> PretrainedConfig:
     words = llama_words(draws)
     return transformers.LlamaConfig(attention_bias=draws.flip(0.3), mlp_bias=draws.flip(0.3), **words)
 
@@ -74,7 +74,7 @@ def window(draws: Draws) -> int | None:
     return draws.choice([None, 1, 2, 3, draws.randint(4, 20), 4096])
 
 
-def mistral(draws: Draws) -> PreTrainedConfig:
+def mistral(draws: Draws) -> PretrainedConfig:
     return transformers.MistralConfig(sliding_window=window(draws), **llama_words(draws))
 
 
@@ -89,21 +89,21 @@ def qwen_words(draws: Draws) -> Words:
     return words
 
 
-def qwen2(draws: Draws) -> PreTrainedConfig:
+def qwen2(draws: Draws) -> PretrainedConfig:
     words = qwen_words(draws)
     if words["head_dim"] is None:
         del words["head_dim"]  # Not a word of Qwen2's own.
     return transformers.Qwen2Config(**words)
 
 
-def qwen3(draws: Draws) -> PreTrainedConfig:
+def qwen3(draws: Draws) -> PretrainedConfig:
     words = qwen_words(draws)
     if words["head_dim"] is None:
         words["head_dim"] = draws.choice([4, 6, 8])
     return transformers.Qwen3Config(attention_bias=draws.flip(0.3), **words)
 
 
-def mixtral(draws: Draws) -> PreTrainedConfig:
+def mixtral(draws: Draws) -> PretrainedConfig:
     experts, words = draws.randint(1, 6), llama_words(draws)
     # transformers cannot scale rotations where the width of a head is not said.
     words["head_dim"] = words["head_dim"] or words["hidden_size"] // words["num_attention_heads"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 Tensors = dict[str, torch.Tensor]
 Words = dict[str, object]
@@ -67,16 +67,18 @@ class Kind:
     """A class of transformers: how its configs are drawn, and what it reads."""
 
     name: str
-    config: Callable[[Draws], PreTrainedConfig]
-    inputs: Callable[[Draws, PreTrainedConfig, bool], Tensors]
+    config: Callable[[Draws], PretrainedConfig]
+    inputs: Callable[[Draws, PretrainedConfig, bool], Tensors]
     #: Which token's state makes a vector of a whole row, so that rows in which it is padding are not compared.
     pools_last: bool = False
+    #: Whether rounding cannot decide what the model, in float64, makes of inputs; others are drawn where it can.
+    settled: Callable[[torch.nn.Module, Tensors], bool] | None = None
 
 
-def answering(config: Callable[[Draws], PreTrainedConfig]) -> Callable[[Draws], PreTrainedConfig]:
+def answering(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], PretrainedConfig]:
     """Configs of two labels, as the start and the end of an answer are."""
 
-    def two(draws: Draws) -> PreTrainedConfig:
+    def two(draws: Draws) -> PretrainedConfig:
         found = config(draws)
         found.num_labels = 2
         return found

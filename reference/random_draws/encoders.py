@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import transformers
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 from .draws import TASKS, Draws, Kind, Words, family
 from .texts import counted_text, plain_text, seeing, text
@@ -21,31 +21,31 @@ def bert_words(draws: Draws) -> Words:
     }  # fmt: skip
 
 
-def bert(draws: Draws) -> PreTrainedConfig:
+def bert(draws: Draws) -> PretrainedConfig:
     types, labels = draws.randint(1, 4), draws.labels()
     return transformers.BertConfig(**bert_words(draws), type_vocab_size=types, num_labels=labels)
 
 
-def bert_writer(draws: Draws) -> PreTrainedConfig:
+def bert_writer(draws: Draws) -> PretrainedConfig:
     config = bert(draws)
     config.is_decoder, config.add_cross_attention = True, draws.flip()
     return config
 
 
-def roberta(draws: Draws) -> PreTrainedConfig:
+def roberta(draws: Draws) -> PretrainedConfig:
     words = bert_words(draws)
     words["max_position_embeddings"] += words["pad_token_id"] + 1
     types, labels = draws.randint(1, 3), draws.labels()
     return transformers.RobertaConfig(**words, type_vocab_size=types, num_labels=labels)
 
 
-def roberta_writer(draws: Draws) -> PreTrainedConfig:
+def roberta_writer(draws: Draws) -> PretrainedConfig:
     config = roberta(draws)
     config.is_decoder, config.add_cross_attention = True, draws.flip()
     return config
 
 
-def distilbert(draws: Draws) -> PreTrainedConfig:
+def distilbert(draws: Draws) -> PretrainedConfig:
     heads, each = draws.heads()
     return transformers.DistilBertConfig(
         vocab_size=draws.vocabulary(), dim=heads * each, n_layers=draws.depth(), n_heads=heads,
@@ -55,7 +55,7 @@ def distilbert(draws: Draws) -> PreTrainedConfig:
     )  # fmt: skip
 
 
-def albert(draws: Draws) -> PreTrainedConfig:
+def albert(draws: Draws) -> PretrainedConfig:
     layers = draws.depth()
     return transformers.AlbertConfig(
         **bert_words(draws) | {"num_hidden_layers": layers}, type_vocab_size=draws.randint(1, 4),
@@ -64,11 +64,11 @@ def albert(draws: Draws) -> PreTrainedConfig:
     )  # fmt: skip
 
 
-def bert_generation(draws: Draws) -> PreTrainedConfig:
+def bert_generation(draws: Draws) -> PretrainedConfig:
     return transformers.BertGenerationConfig(**bert_words(draws))
 
 
-def bert_generation_writer(draws: Draws) -> PreTrainedConfig:
+def bert_generation_writer(draws: Draws) -> PretrainedConfig:
     config = bert_generation(draws)
     config.is_decoder = draws.flip(0.8)
     config.add_cross_attention = config.is_decoder and draws.flip()

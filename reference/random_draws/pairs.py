@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import transformers
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 from .draws import Draws, Kind, Tensors, Words, family
 from .encoders import bert_generation
 from .texts import LONGEST, pair_of
 
 
-def bert_generation_pair(draws: Draws) -> PreTrainedConfig:
+def bert_generation_pair(draws: Draws) -> PretrainedConfig:
     """Widths are equal in about a third."""
     encoder, decoder = bert_generation(draws), bert_generation(draws)
     if draws.flip(0.3):
@@ -34,11 +34,11 @@ def bart_words(draws: Draws) -> Words:
     }  # fmt: skip
 
 
-def bart(draws: Draws) -> PreTrainedConfig:
+def bart(draws: Draws) -> PretrainedConfig:
     return transformers.BartConfig(**bart_words(draws))
 
 
-def marian(draws: Draws) -> PreTrainedConfig:
+def marian(draws: Draws) -> PretrainedConfig:
     """Marian's embedding is scaled by a small weight in published files; `scale_embedding` is drawn all the same."""
     words = bart_words(draws)
     words |= {"pad_token_id": words["vocab_size"] - 1, "decoder_start_token_id": words["vocab_size"] - 1}
@@ -48,7 +48,7 @@ def marian(draws: Draws) -> PreTrainedConfig:
     return transformers.MarianConfig(**words)
 
 
-def t5(draws: Draws, tied: bool = True) -> PreTrainedConfig:
+def t5(draws: Draws, tied: bool = True) -> PretrainedConfig:
     heads, each = draws.heads()
     gated = draws.flip(0.3 if tied else 0.8)
     activation = draws.choice(["relu", "silu", "gelu_new", "gelu"])
@@ -62,16 +62,16 @@ def t5(draws: Draws, tied: bool = True) -> PreTrainedConfig:
     )  # fmt: skip
 
 
-def t5_untied(draws: Draws) -> PreTrainedConfig:
+def t5_untied(draws: Draws) -> PretrainedConfig:
     return t5(draws, tied=False)
 
 
-def pair(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def pair(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     side = config.vocab_size, getattr(config, "max_position_embeddings", LONGEST)
     return pair_of(draws, side, side, padded, config.pad_token_id)
 
 
-def two_configs(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def two_configs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     sides = [(it.vocab_size, it.max_position_embeddings) for it in (config.encoder, config.decoder)]
     return pair_of(draws, *sides, padded, config.pad_token_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import transformers
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 from .draws import Draws, Tensors, Words, family
 from .texts import noise
@@ -24,15 +24,15 @@ def vit_words(draws: Draws) -> Words:
     }  # fmt: skip
 
 
-def vit(draws: Draws) -> PreTrainedConfig:
+def vit(draws: Draws) -> PretrainedConfig:
     return transformers.ViTConfig(**vit_words(draws))
 
 
-def deit(draws: Draws) -> PreTrainedConfig:
+def deit(draws: Draws) -> PretrainedConfig:
     return transformers.DeiTConfig(**vit_words(draws))
 
 
-def pictures(draws: Draws, config: PreTrainedConfig, other_size: bool) -> Tensors:
+def pictures(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
     """Pictures of the config's size, or of another, for which positions are interpolated.
 
     transformers can do that only where the config's pictures are square.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from transformers import PreTrainedConfig
+from transformers import PretrainedConfig
 
 from .draws import Draws, Tensors
 
@@ -33,19 +33,21 @@ def mask(draws: Draws, rows: int, length: int) -> torch.Tensor:
     return found
 
 
-def length_of(draws: Draws, longest: int) -> int:
-    longest = min(longest, LONGEST)
+def length_of(draws: Draws, longest: int, most: int = LONGEST) -> int:
+    longest = min(longest, most)
     return draws.choice([longest, draws.randint(1, longest), draws.randint(1, longest)])
 
 
-def text(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """Ordinary ids below the padding, so that a mask that leaks shows."""
     return read(draws, config, padded, config.max_position_embeddings)
 
 
-def read(draws: Draws, config: PreTrainedConfig, padded: bool, longest: int, positioned: bool = True) -> Tensors:
+def read(
+    draws: Draws, config: PretrainedConfig, padded: bool, longest: int, positioned: bool = True, most: int = LONGEST
+) -> Tensors:
     """Ids; token types where there are some, positions of one's own now and then."""
-    shape = draws.randint(2, 4), length_of(draws, longest)
+    shape = draws.randint(2, 4), length_of(draws, longest, most)
     found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}
     types = getattr(config, "type_vocab_size", 0)
     if types and draws.flip(0.7):
@@ -69,7 +71,7 @@ def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) 
     return starts + torch.arange(shape[1])
 
 
-def text_with_pads(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def text_with_pads(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """The pad token stands below the padding, as transformers finds a row's last token by it."""
     found = text(draws, config, padded)
     if padded:
@@ -77,7 +79,7 @@ def text_with_pads(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tens
     return found
 
 
-def counted_text(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def counted_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """RoBERTa counts positions from the ids that are not the pad token's."""
     found = read(draws, config, padded, config.max_position_embeddings - config.pad_token_id - 1, positioned=False)
     if padded:
@@ -87,15 +89,15 @@ def counted_text(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensor
     return found
 
 
-def plain_text(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+def plain_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """DistilBERT's, which takes positions only where they are its own."""
     return read(draws, config, padded, config.max_position_embeddings, positioned=False)
 
 
-def seeing(base: Callable[[Draws, PreTrainedConfig, bool], Tensors]) -> Callable[[Draws, PreTrainedConfig, bool], Tensors]:
+def seeing(base: Callable[[Draws, PretrainedConfig, bool], Tensors]) -> Callable[[Draws, PretrainedConfig, bool], Tensors]:
     """Adds the states of an encoder where the model looks at one; now and then it is left alone all the same."""
 
-    def inputs(draws: Draws, config: PreTrainedConfig, padded: bool) -> Tensors:
+    def inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
         found = base(draws, config, padded)
         if config.add_cross_attention and draws.flip(0.8):
             rows, length = len(found["input_ids"]), draws.randint(1, 12)

@@ -53,6 +53,7 @@ class Result:
     rounding: float = 0.0
     failure: str = ""
     missing: set[str] = field(default_factory=set)
+    strange: set[str] = field(default_factory=set)
     above: dict[str, float] = field(default_factory=dict)
 
 
@@ -70,6 +71,8 @@ def main() -> int:
         bad += [it for it in results if it.failure or it.above]
         for name in sorted(set().union(*(it.missing for it in results))):
             print(f"  {kind.name}: attentive writes no {name}", file=sys.stderr)
+        for name in sorted(set().union(*(it.strange for it in results))):
+            print(f"  {kind.name}: transformers has no {name}", file=sys.stderr)
     print(peers.table(["class", "draws", "failed", "above", "largest", "output", "transformers in float32"], rows))
     for result in bad:
         print(f"\n{told(result)}")
@@ -225,6 +228,7 @@ def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path
         actual = peers.forward(attentive, folder, given)
         found = peers.differences(precise, actual, given, result.kind.pools_last)
         result.missing |= {it.split(".")[0] for it in precise.keys() - actual.keys()}
+        result.strange |= {it.split(".")[0] for it in actual.keys() - precise.keys()}
         if not found:
             raise RuntimeError("no output is of both")
         for name, apart in found.items():

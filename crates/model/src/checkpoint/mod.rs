@@ -54,7 +54,7 @@ pub use error::{CheckpointError, TensorProblems};
 pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
-pub use named::{Outputs, Wanted, forward, inputs_of};
+pub use named::{OutputNames, Outputs, Wanted, forward, inputs_of};
 pub use recurrent::{load_recurrent, save_recurrent};
 pub use replace_file::{replace_file, replace_file_with};
 pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};
@@ -200,6 +200,8 @@ pub struct Description {
     pub generation: GenerationSettings,
     /// What is listed as the last of the hidden states.
     pub last_state: LastState,
+    /// What the class calls what its heads give.
+    pub outputs: OutputNames,
     /// The names of classes or labels, where the folder has names for them.
     pub labels: Vec<String>,
 }
@@ -323,6 +325,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     let names = format.names(architecture, &config, &words);
     let description = Description {
         model_type: format.model_type,
+        outputs: OutputNames::of(&names, &config),
         config,
         special,
         generation,

@@ -96,7 +96,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("bert-generation-encoder", &["", "padded."], 6),
     ("bert-tokens", &["", "padded."], 7),
     ("big-bird", &["", "padded.", "short.", "uneven."], 7),
-    ("deit", &["", "interpolated."], 9),
+    ("deit", &["", "interpolated."], 11),
     ("distilbert", &["", "padded."], 9),
     ("longformer", &["", "local.", "padded.", "uneven."], 7),
     ("marian", &["", "padded."], 14),

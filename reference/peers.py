@@ -29,7 +29,10 @@ TRANSFORMERS_4 = transformers.__version__.startswith("4.")
 # Of transformers' outputs, what attentive has no words for.
 NOT_COMPARED = ("router_logits", "past_key_values", "loss", "aux_loss", "mems", "global_attentions")
 # What a class has and nothing reads, so that attentive does not keep it; transformers warns that it draws them anew.
-UNREAD = {"BigBirdForSequenceClassification": {"bert.pooler.weight", "bert.pooler.bias"}}
+UNREAD = {
+    "BigBirdForSequenceClassification": {"bert.pooler.weight", "bert.pooler.bias"},
+    "EncoderDecoderModel": {"encoder.pooler.dense.weight", "encoder.pooler.dense.bias"},
+}
 
 Tensors = dict[str, torch.Tensor]
 
@@ -89,7 +92,7 @@ def without_cache(kind: type) -> dict[str, object]:
 @torch.no_grad()
 def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Tensors:
     """All outputs by their names, with the states and the pooler's output that heads do not return."""
-    model = copy.deepcopy(model)  # BigBird stays changed by a short text.
+    model = copied(model, inputs)
     found: Tensors = {}
 
     def keep(_: torch.nn.Module, __: tuple, output: dict) -> None:
@@ -99,11 +102,24 @@ def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Ten
     with patch.object(torch.Tensor, "type_as", type_as):
         found |= flat(model(**as_the_model(model, inputs), **EVERYTHING, **settings))
     hook.remove()
+    if type(model).__name__ in UNREAD:
+        found.pop("pooler_output", None)
     if "prediction_scores" in found:
         found["logits"] = found.pop("prediction_scores")  # Transformer-XL has both names for them.
     found |= {f"attentions.{i}": it for i, it in enumerate(matrices(model, inputs))}
     kept = {name: it for name, it in found.items() if not name.startswith(NOT_COMPARED)}
     return {name: of_text(name, it, inputs) for name, it in kept.items()}
+
+
+def copied(model: torch.nn.Module, inputs: Tensors) -> torch.nn.Module:
+    """A copy, as BigBird stays changed by a short text. It is changed here: transformers returns no attentions of the pass
+    that changes it."""
+    model, config = copy.deepcopy(model), model.config
+    if config.model_type == "big_bird":
+        seen = (5 + 2 * config.num_random_blocks) * config.block_size
+        if inputs["input_ids"].shape[1] <= seen:
+            model.base_model.set_attention_type("original_full")
+    return model
 
 
 def type_as(tensor: torch.Tensor, other: torch.Tensor | None = None, dtype: torch.dtype | None = None) -> torch.Tensor:

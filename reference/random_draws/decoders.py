@@ -7,8 +7,8 @@ import math
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import Draws, Kind, Words
-from .texts import read, text, text_with_pads
+from .draws import Draws, Kind, Tensors, Words
+from .texts import read, seeing, text, text_with_pads
 
 
 def gpt2(draws: Draws) -> PretrainedConfig:
@@ -21,6 +21,16 @@ def gpt2(draws: Draws) -> PretrainedConfig:
         scale_attn_weights=not draws.oddly(), scale_attn_by_inverse_layer_idx=draws.oddly(),
         pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1, summary_use_proj=draws.flip(),
     )  # fmt: skip
+
+
+def gpt2_writer(draws: Draws) -> PretrainedConfig:
+    config = gpt2(draws)
+    config.add_cross_attention = draws.flip()
+    return config
+
+
+def gpt2_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    return read(draws, config, padded, config.n_positions)
 
 
 def rope(draws: Draws, longest: int) -> Words:
@@ -114,7 +124,7 @@ def mixtral(draws: Draws) -> PretrainedConfig:
 
 
 KINDS = [
-    Kind("GPT2LMHeadModel", gpt2, lambda draws, config, padded: read(draws, config, padded, config.n_positions)),
+    Kind("GPT2LMHeadModel", gpt2_writer, seeing(gpt2_text)),
     Kind("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
     Kind("LlamaForCausalLM", llama, text),
     Kind("MistralForCausalLM", mistral, text),

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import transformers
 from transformers import PretrainedConfig
 
+from .decoders import gpt2
 from .draws import Draws, Kind, Tensors, Words, family
-from .encoders import bert_generation
+from .encoders import bert, bert_generation, roberta
 from .texts import LONGEST, pair_of
 
 
-def bert_generation_pair(draws: Draws) -> PretrainedConfig:
-    """Widths are equal in about a third."""
-    encoder, decoder = bert_generation(draws), bert_generation(draws)
-    if draws.flip(0.3):
-        decoder.hidden_size, decoder.num_attention_heads = encoder.hidden_size, encoder.num_attention_heads
-    decoder.is_decoder = decoder.add_cross_attention = True
-    return transformers.EncoderDecoderConfig.from_encoder_decoder_configs(
-        encoder, decoder, pad_token_id=0, decoder_start_token_id=1, tie_word_embeddings=decoder.tie_word_embeddings
-    )
+def two_models(
+    encoder_of: Callable[[Draws], PretrainedConfig], decoder_of: Callable[[Draws], PretrainedConfig]
+) -> Callable[[Draws], PretrainedConfig]:
+    """Two models as one. Widths are equal in about a third."""
+
+    def config(draws: Draws) -> PretrainedConfig:
+        encoder, decoder = encoder_of(draws), decoder_of(draws)
+        if draws.flip(0.3):
+            decoder.hidden_size, decoder.num_attention_heads = encoder.hidden_size, encoder.num_attention_heads
+        decoder.is_decoder = decoder.add_cross_attention = True
+        return transformers.EncoderDecoderConfig.from_encoder_decoder_configs(
+            encoder, decoder, pad_token_id=0, decoder_start_token_id=1, tie_word_embeddings=decoder.tie_word_embeddings
+        )
+
+    return config
+
+
+def any_encoder(draws: Draws) -> PretrainedConfig:
+    return draws.choice([bert, roberta, bert_generation])(draws)
 
 
 def bart_words(draws: Draws) -> Words:
@@ -72,12 +85,19 @@ def pair(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
 
 
 def two_configs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    sides = [(it.vocab_size, it.max_position_embeddings) for it in (config.encoder, config.decoder)]
+    """RoBERTa counts positions from the ids that are not the pad token's, and from that token's on."""
+    sides = []
+    for it in (config.encoder, config.decoder):
+        unused = it.pad_token_id + 1 if it.model_type == "roberta" else 0
+        sides.append((it.vocab_size, it.max_position_embeddings - unused))
     return pair_of(draws, *sides, padded, config.pad_token_id)
 
 
 KINDS = [
-    Kind("EncoderDecoderModel", bert_generation_pair, two_configs),
+    Kind("EncoderDecoderModel", two_models(bert_generation, bert_generation), two_configs),
+    Kind("EncoderDecoderModel bert", two_models(any_encoder, bert), two_configs),
+    Kind("EncoderDecoderModel roberta", two_models(any_encoder, roberta), two_configs),
+    Kind("EncoderDecoderModel gpt2", two_models(any_encoder, gpt2), two_configs),
     *family("Bart", ["ForConditionalGeneration", "Model"], bart, pair),
     Kind("MarianMTModel", marian, pair),
     Kind("T5ForConditionalGeneration", t5, pair),

@@ -90,10 +90,12 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("bart", &["", "padded."], 14),
     ("bert", &["", "padded.", "untyped."], 9),
     ("bert-answers", &["", "padded."], 8),
+    ("bert-bert", &["", "padded."], 14),
     ("bert-classifier", &["", "padded."], 8),
     ("bert-generation-both", &["", "padded."], 14),
     ("bert-generation-decoder", &["", "padded.", "alone."], 9),
     ("bert-generation-encoder", &["", "padded."], 6),
+    ("bert-gpt2", &["", "padded."], 14),
     ("bert-tokens", &["", "padded."], 7),
     ("big-bird", &["", "padded.", "short.", "uneven."], 7),
     ("deit", &["", "interpolated."], 11),
@@ -103,6 +105,7 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("reformer", &["", "padded.", "short.", "uneven."], 9),
     ("reformer-masked", &["", "padded.", "short.", "uneven."], 7),
     ("roberta", &["", "padded."], 7),
+    ("roberta-roberta", &["", "padded."], 9),
     ("t5", &["", "padded."], 14),
     ("t5-v1.1", &["", "padded."], 16),
     ("transformer", &["", "padded."], 3),
@@ -124,6 +127,9 @@ fn all_outputs_are_those_of_transformers() {
         }
     }
 }
+
+/// What an encoder may have and its decoder does not read, so that it is not kept.
+const UNREAD: [&str; 2] = ["encoder.pooler.dense.weight", "encoder.pooler.dense.bias"];
 
 #[test]
 fn what_is_saved_is_what_was_loaded() {
@@ -154,11 +160,12 @@ fn what_is_saved_is_what_was_loaded() {
             let shape = |name: &String| file.shape(name).unwrap().to_vec();
             file.names()
                 .into_iter()
+                .filter(|name| !UNREAD.contains(&name.as_str()))
                 .map(|name| (name.clone(), shape(&name)))
                 .collect()
         };
         assert_eq!(tensors(&ours), tensors(&theirs), "{name}");
-        for key in theirs.names() {
+        for key in tensors(&theirs).into_keys() {
             assert_eq!(
                 ours.floats(&key).unwrap(),
                 theirs.floats(&key).unwrap(),

@@ -1,12 +1,18 @@
-"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and how far apart they are."""
+"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and how far apart they are.
+
+Sparse attentions are compared as matrices of all pairs (models/dense.py).
+"""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import transformers
@@ -14,12 +20,19 @@ from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 
+from dense import matrices  # noqa: E402
 from folder import EVERYTHING, Double, as_the_model, flat  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 ATTENTIVE = ROOT / "target" / "release" / "attentive"
+TRANSFORMERS_4 = transformers.__version__.startswith("4.")
 # Of transformers' outputs, what attentive has no words for.
-NOT_COMPARED = ("router_logits", "past_key_values", "loss", "aux_loss")
+NOT_COMPARED = ("router_logits", "past_key_values", "loss", "aux_loss", "mems", "global_attentions")
+# What a class has and nothing reads, so that attentive does not keep it; transformers warns that it draws them anew.
+UNREAD = {
+    "BigBirdForSequenceClassification": {"bert.pooler.weight", "bert.pooler.bias"},
+    "EncoderDecoderModel": {"encoder.pooler.dense.weight", "encoder.pooler.dense.bias"},
+}
 
 Tensors = dict[str, torch.Tensor]
 
@@ -39,35 +52,91 @@ def class_of(folder: Path) -> type:
     return getattr(transformers, json.loads((folder / "config.json").read_text())["architectures"][0])
 
 
+def precise(folder: Path, kind: type) -> torch.nn.Module:
+    """A folder's model in float64. Rotations' frequencies are computed while loading, so that is inside `Double` as well.
+
+    transformers 4 cannot load there, and its Transformer-XL has none.
+    """
+    if TRANSFORMERS_4:
+        return loaded(folder, kind, torch.float32).double()
+    with Double():
+        return loaded(folder, kind, torch.float64)
+
+
 def loaded(folder: Path, kind: type, dtype: torch.dtype) -> torch.nn.Module:
-    """Inside `Double`, for float64: the rotations' frequencies are computed while loading. Refuses missing weights."""
+    """Refuses missing weights."""
     model, info = kind.from_pretrained(
         folder, attn_implementation="eager", dtype=dtype, local_files_only=True, output_loading_info=True
     )
+    info["missing_keys"] = set(info["missing_keys"]) - UNREAD.get(kind.__name__, set())
     problems = {name: sorted(map(str, keys)) for name, keys in info.items() if keys}
     if problems:
         raise RuntimeError(f"transformers loads {folder.name} with {problems}")
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")  # The others cannot do float64.
+    if model.config.model_type == "reformer" and hasattr(model, "lm_head"):
+        model.lm_head.decoder.bias = model.lm_head.bias  # transformers 5 forgets it.
+    if model.config.model_type == "transfo-xl":
+        # A file in half precision has them rounded; attentive computes them.
+        width = model.config.d_model
+        model.base_model.pos_emb.inv_freq = 1 / 10000 ** (torch.arange(0, width, 2) / width)
     return model.eval()
+
+
+def without_cache(kind: type) -> dict[str, object]:
+    """What says that there is to be no cache, to those that could have one."""
+    names = inspect.signature(kind.forward).parameters
+    return {"use_cache": False} if names.keys() & {"use_cache", "kwargs"} else {}
 
 
 @torch.no_grad()
 def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Tensors:
     """All outputs by their names, with the states and the pooler's output that heads do not return."""
-    inputs = as_the_model(model, inputs)
-    settings = {**EVERYTHING, **settings}
-    found = flat(model(**inputs, **settings))
-    if model.base_model is not model:
-        base = flat(model.base_model(**inputs, **settings), only=("last_hidden_state", "pooler_output"))
-        found = base | found
-    return {name: it for name, it in found.items() if not name.startswith(NOT_COMPARED)}
+    model = copied(model, inputs)
+    found: Tensors = {}
+
+    def keep(_: torch.nn.Module, __: tuple, output: dict) -> None:
+        found.update(flat(output, only=("last_hidden_state", "pooler_output")))
+
+    hook = model.base_model.register_forward_hook(keep)
+    with patch.object(torch.Tensor, "type_as", type_as):
+        found |= flat(model(**as_the_model(model, inputs), **EVERYTHING, **settings))
+    hook.remove()
+    if type(model).__name__ in UNREAD:
+        found.pop("pooler_output", None)
+    if "prediction_scores" in found:
+        found["logits"] = found.pop("prediction_scores")  # Transformer-XL has both names for them.
+    found |= {f"attentions.{i}": it for i, it in enumerate(matrices(model, inputs))}
+    kept = {name: it for name, it in found.items() if not name.startswith(NOT_COMPARED)}
+    return {name: of_text(name, it, inputs) for name, it in kept.items()}
+
+
+def copied(model: torch.nn.Module, inputs: Tensors) -> torch.nn.Module:
+    """A copy, as BigBird stays changed by a short text. It is changed here: transformers returns no attentions of the pass
+    that changes it."""
+    model, config = copy.deepcopy(model), model.config
+    if config.model_type == "big_bird":
+        seen = (5 + 2 * config.num_random_blocks) * config.block_size
+        if inputs["input_ids"].shape[1] <= seen:
+            model.base_model.set_attention_type("original_full")
+    return model
+
+
+def type_as(tensor: torch.Tensor, other: torch.Tensor | None = None, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As the Transformer-XL of transformers 4 calls it, which torch never had."""
+    return tensor.to(dtype or other.dtype)
+
+
+def of_text(name: str, tensor: torch.Tensor, inputs: Tensors) -> torch.Tensor:
+    """BigBird and Reformer return states of what they filled a text up with, too."""
+    filled = name.startswith("hidden_states.") and "input_ids" in inputs
+    return tensor[:, : inputs["input_ids"].shape[1]] if filled else tensor
 
 
 def precisely(folder: Path, kind: type, inputs: list[Tensors], settings: list[dict[str, object]]) -> list[Tensors]:
     """Passes of a folder's model in float64 throughout."""
+    model = precise(folder, kind)
     with Double():
-        model = loaded(folder, kind, torch.float64)
         return [computed(model, *it[:1], **it[1]) for it in zip(inputs, settings, strict=True)]
 
 
@@ -112,8 +181,7 @@ def real(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> 
     both = "decoder_input_ids" in inputs
     of_decoder = both and not name.startswith("encoder_")
     mask = inputs.get("decoder_attention_mask" if of_decoder else "attention_mask")
-    # Reformer's weights stand by chunk, in five axes, and nobody can tell which of them are of padding.
-    if mask is None or tensor.dim() > 4:
+    if mask is None:
         return tensor
     if "attentions." in name:
         tensor = tensor.transpose(1, 2)

@@ -2,7 +2,7 @@
 
     python reference/saved_again.py [FOLDER…] [--draws N] [--attentive PATH]
 
-The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws.py). Each is
+The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws/). Each is
 saved three times, with `attentive convert FOLDER --to hf --out …`: as it is, in bfloat16 in several files, and in float16.
 transformers loads what was saved by the class that its config.json names, which must be the original's, finds every weight
 and none too many, and gets the same outputs to 1e-5 of the largest number: of the rounded weights where they were rounded.
@@ -38,8 +38,6 @@ INPUTS = (
     "decoder_input_ids", "decoder_attention_mask", "encoder_hidden_states", "encoder_attention_mask",
 )  # fmt: skip
 HEAD = ["folder", "class", "saved", "outputs", "largest", "output", "verdict"]
-# Loaded by transformers 4 only.
-LEFT_OUT = ("transfo-xl",)
 
 
 def main() -> int:
@@ -76,13 +74,15 @@ def fixtures() -> list[Path]:
     found = [it.parent for it in sorted((peers.ROOT / "fixtures").rglob("config.json"))]
     found = [it for it in found if (it / "golden.safetensors").is_file() and list(it.glob("model.safetensors*"))]
     words = {it: json.loads((it / "config.json").read_text()) for it in found}
-    return [it for it, said in words.items() if "architectures" in said and said["model_type"] not in LEFT_OUT]
+    words = {it: said for it, said in words.items() if "architectures" in said}
+    return [it for it, said in words.items() if (said["model_type"] == "transfo-xl") == peers.TRANSFORMERS_4]
 
 
 def given(folder: Path) -> list[Tensors]:
-    """The golden's first batch and its padded one."""
+    """The golden's first batch and its padded one, or the first segment of a text."""
     golden = load_file(folder / "golden.safetensors")
-    batches = [{name: golden[prefix + name] for name in INPUTS if prefix + name in golden} for prefix in ("", "padded.")]
+    prefixes = ("", "padded.", "first.")
+    batches = [{name: golden[prefix + name] for name in INPUTS if prefix + name in golden} for prefix in prefixes]
     return [it for it in batches if it]
 
 
@@ -147,13 +147,13 @@ def check_files(saved: Path, dtype: torch.dtype | None, words: list[str]) -> Non
 
 def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
     """What a folder computes in float64, its weights rounded to a type first."""
+    model = peers.precise(folder, kind)
     with Double():
-        model = peers.loaded(folder, kind, torch.float64)
         if dtype:
             round_weights(model, dtype)
         torch.manual_seed(0)  # Reformer draws its rotations.
-        cached = {} if "pixel_values" in inputs[0] else {"use_cache": False}
-        return [peers.computed(model, batch, **cached) for batch in inputs]
+        settings = {} if "pixel_values" in inputs[0] else peers.without_cache(kind)
+        return [peers.computed(model, batch, **settings) for batch in inputs]
 
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:

@@ -21,7 +21,9 @@ MODULES = {
         "bert-generation-encoder",
     ],
     "decoders": ["bert-generation-decoder", "mistral", "qwen2", "qwen3", "mixtral"],
-    "pairs": ["bert-generation-both", "bart", "marian", "t5", "t5-v1.1"],
+    "pairs": [
+        "bert-generation-both", "bert-bert", "roberta-roberta", "bert-gpt2", "bart", "marian", "t5", "t5-v1.1",
+    ],
     "images": ["vit", "deit"],
     "transformer": ["transformer"],
     "longformer": ["longformer"],

@@ -9,8 +9,8 @@ What attention computes and how blocks are drawn stands in reference/attention/f
   those of the blocks 1 .. blocks - 2. The layer's index is the seed.
 - A text of at most (5 + 2 random blocks) * block tokens gets full attention (`short`), and the model stays so afterwards.
 - A text is filled up with pad tokens, masked, to a multiple of the block (`uneven`).
-- `drawn.attentions.i` are [batch, heads, queries, keys]. What transformers returns in evaluation is not stored: of a block
-  that counts several times it keeps one weight, so that the weights do not sum to one.
+- `drawn.attentions.i` are [batch, heads, queries, keys]. In evaluation transformers keeps one of the equal weights of a block
+  that counts several times; `dense_attentions.i` have them all (dense.py), and sum to one.
 - Masked scores get -10000 added, in full attention float32's minimum. A query of padding gets zeros from sparse attention.
 - Otherwise BERT, with gelu_new in layers and head, dropout before the embedding's norm and, with
   `rescale_embeddings`, token embeddings times sqrt(width). `hidden_states` but the last have the filled-up length.
@@ -23,6 +23,7 @@ import torch
 from transformers import BigBirdConfig, BigBirdForMaskedLM
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 
+from dense import dense
 from folder import Tensors, base, case, draw_ids, finish, loaded, remade
 
 BATCH, BLOCK, BLOCKS, RANDOM = 2, 2, 11, 2
@@ -41,6 +42,7 @@ def big_bird(name: str) -> None:
     inputs = {"input_ids": draw_ids(66, (BATCH, LENGTH), 851, (0,)), "token_type_ids": draw_ids(2, (BATCH, LENGTH), 852)}
     golden = case(model, inputs, output_hidden_states=True)
     golden |= base(model, inputs, only=("last_hidden_state",))
+    golden |= dense(model, inputs)
     mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
     mask[0, -5:] = mask[1, :3] = 0
     padded = {"input_ids": draw_ids(66, (BATCH, LENGTH), 853, (0,)), "attention_mask": mask}

@@ -8,13 +8,14 @@ differs by layer: here 4 and 8, a reach of 2 and of 4. Global queries use `query
 - A query of padding gets zeros from attention, not a mean of values.
 - `attentions.i` is [batch, heads, length, globals + window + 1]: first the weights on the row's globals in their order, then
   on i - reach .. i + reach. The rows of global queries are zeros; `global_attentions.i` [batch, heads, length, globals] has
-  theirs, by key. `dense_attentions.i` [batch, heads, queries, keys] is both in one.
+  theirs, by key. `dense_attentions.i` [batch, heads, queries, keys] is both in one (dense.py).
 """
 
 import torch
 from transformers import LongformerConfig, LongformerForMaskedLM
 
-from folder import EVERYTHING, Tensors, base, case, draw_ids, finish, remade
+from dense import dense
+from folder import EVERYTHING, base, case, draw_ids, finish, remade
 
 BATCH, LENGTH = 2, 16
 
@@ -31,8 +32,7 @@ def longformer(name: str) -> None:
     inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": chosen}
     golden = case(model, inputs, **EVERYTHING)
     golden |= base(model, inputs)
-    for i, window in enumerate(config.attention_window):
-        golden[f"dense_attentions.{i}"] = dense(golden, i, chosen.bool(), window // 2)
+    golden |= dense(model, inputs)
     golden |= case(model, {"input_ids": inputs["input_ids"]}, "local.", ("logits",))
     mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
     mask[0, 11:] = mask[1, :3] = 0
@@ -44,22 +44,3 @@ def longformer(name: str) -> None:
     uneven = {"input_ids": draw_ids(83, (BATCH, 13), 803, (1,)), "global_attention_mask": chosen[:, :13]}
     golden |= case(model, uneven, "uneven.", ("logits",))
     finish(folder, golden)
-
-
-def dense(golden: Tensors, layer: int, chosen: torch.Tensor, reach: int) -> torch.Tensor:
-    local, by_globals = golden[f"attentions.{layer}"], golden[f"global_attentions.{layer}"]
-    extra = by_globals.shape[-1]
-    whole = torch.zeros(*local.shape[:3], LENGTH, dtype=local.dtype)
-    for row in range(BATCH):
-        positions = chosen[row].nonzero().flatten().tolist()
-        for i in range(LENGTH):
-            for slot, j in enumerate(positions):
-                whole[row, :, i, j] += local[row, :, i, slot]
-            for offset in range(-reach, reach + 1):
-                if 0 <= i + offset < LENGTH:
-                    whole[row, :, i, i + offset] += local[row, :, i, extra + reach + offset]
-        for slot, i in enumerate(positions):
-            whole[row, :, i] = by_globals[row, :, :, slot]
-    sums = whole.sum(-1)
-    assert torch.allclose(sums, torch.ones_like(sums), atol=1e-12), "a query's weights do not sum to one"
-    return whole

@@ -1,4 +1,4 @@
-"""Encoder and decoder: BERT twice, BART, Marian and T5.
+"""Encoder and decoder: two models of their own, BART, Marian and T5.
 
 `encoder_hidden_states`, `encoder_attentions`, `decoder_hidden_states`, `decoder_attentions` and `cross_attentions` are as
 transformers returns them. Cross attention sees the encoder's mask. The padded batch has an encoder's row padded on the left
@@ -12,11 +12,15 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    BertConfig,
     BertGenerationConfig,
     EncoderDecoderConfig,
     EncoderDecoderModel,
+    GPT2Config,
     MarianConfig,
     MarianMTModel,
+    PretrainedConfig,
+    RobertaConfig,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -69,6 +73,65 @@ def bert_generation_both(name: str) -> None:
     golden = outputs(model, 501, 63, 67)
     golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
     golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
+    finish(folder, golden)
+
+
+BERT_WORDS = {
+    "num_hidden_layers": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "pad_token_id": 0,
+    "bos_token_id": 2, "eos_token_id": 1,
+}  # fmt: skip
+
+
+def bert_bert(name: str) -> None:
+    """BERT twice, of one width, hence without `enc_to_dec_proj`; the decoder is a BertLMHeadModel, its head a transform.
+
+    The encoder has a pooler that nothing reads. Kinds of segments are 0 on both sides where none are given.
+    """
+    encoder = BertConfig(
+        vocab_size=61, hidden_size=16, num_attention_heads=4, intermediate_size=26, max_position_embeddings=22, **BERT_WORDS
+    )
+    decoder = BertConfig(
+        vocab_size=65, hidden_size=16, num_attention_heads=2, intermediate_size=22, max_position_embeddings=40,
+        hidden_act="gelu_new", is_decoder=True, add_cross_attention=True, **BERT_WORDS,
+    )  # fmt: skip
+    two_models(name, encoder, decoder, 510, 766)
+
+
+def roberta_roberta(name: str) -> None:
+    """RoBERTa twice: each side counts positions from the ids that are not its pad token."""
+    words = BERT_WORDS | {"num_hidden_layers": 1}
+    encoder = RobertaConfig(
+        vocab_size=61, hidden_size=16, num_attention_heads=2, intermediate_size=26, max_position_embeddings=23,
+        type_vocab_size=1, **words,
+    )  # fmt: skip
+    decoder = RobertaConfig(
+        vocab_size=63, hidden_size=12, num_attention_heads=3, intermediate_size=22, max_position_embeddings=41,
+        type_vocab_size=1, is_decoder=True, add_cross_attention=True, **words,
+    )  # fmt: skip
+    two_models(name, encoder, decoder, 520, 720)
+
+
+def bert_gpt2(name: str) -> None:
+    """GPT-2 looks at a BERT: `ln_cross_attn` before, `q_attn` for queries, keys and values in one `c_attn`."""
+    encoder = BertConfig(
+        vocab_size=61, hidden_size=12, num_attention_heads=2, intermediate_size=26, max_position_embeddings=22, **BERT_WORDS
+    )
+    decoder = GPT2Config(
+        vocab_size=65, n_embd=16, n_head=4, n_layer=2, n_positions=40, n_inner=30, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, add_cross_attention=True, bos_token_id=2, eos_token_id=1,
+    )  # fmt: skip
+    two_models(name, encoder, decoder, 530, 877)
+
+
+def two_models(name: str, encoder: PretrainedConfig, decoder: PretrainedConfig, seed: int, greedy_seed: int) -> None:
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(
+        encoder, decoder, pad_token_id=0, decoder_start_token_id=2, eos_token_id=1
+    )
+    model = EncoderDecoderModel(config)
+    model.generation_config.update(decoder_start_token_id=2, pad_token_id=0, eos_token_id=1, bos_token_id=2)
+    folder, model = remade(name, model, seed, positions=1.0)
+    golden = outputs(model, seed + 1, encoder.vocab_size, decoder.vocab_size)
+    golden |= searched(greedy_seed, lambda it: greedy(model, draw_ids(encoder.vocab_size, (1, SOURCE), it, (0, 1, 2))))
     finish(folder, golden)
 
 

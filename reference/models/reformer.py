@@ -21,7 +21,8 @@ Padding. A text longer than the smaller chunk is filled up to a multiple of both
 
 Other. The MLP's activation comes after its first map, ReLU by config. No biases in attention. `lm_head.bias` is in the
 file, and transformers before 5 adds it; 5.22.2 lost the line and does not. `logits` have it, `logits_without_bias` not.
-`attentions.i` are by chunk: [batch, heads, (rounds *) chunks, chunk, keys], for hashing in the order of the sorted vectors.
+transformers' attentions are by chunk, [batch, heads, (rounds *) chunks, chunk, keys], for hashing in the order of the sorted
+vectors; `dense_attentions.i` [batch, heads, queries, keys] are by position (dense.py).
 
 A token that sees only itself. transformers gives its score -1e5, and a token may see itself once per round: float32 cannot
 hold -1e5 + log 2 to better than 4e-3, so weights that should be 1/2 come out as 0.499. Here the score is -30, which
@@ -35,7 +36,8 @@ import torch
 from transformers import ReformerConfig, ReformerForMaskedLM, ReformerModelWithLMHead
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
-from folder import EVERYTHING, NEW_TOKENS, Tensors, base, case, draw_ids, exact, finish, remade, repeats, searched
+from dense import dense
+from folder import NEW_TOKENS, Tensors, base, case, draw_ids, exact, finish, remade, repeats, searched
 
 BATCH, LENGTH, SEED = 2, 16, 11
 
@@ -90,7 +92,8 @@ def outputs(model: torch.nn.Module, seed: int) -> Tensors:
     golden |= base(model, inputs)
     # As transformers 4 has it.
     model.lm_head.decoder.bias = model.lm_head.bias
-    golden |= checked(model, inputs, "logits", **EVERYTHING)
+    golden |= checked(model, inputs, "logits", output_hidden_states=True)
+    golden |= dense(model, inputs)
     mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
     mask[0, -5:] = 0
     if not config.is_decoder:
@@ -124,7 +127,7 @@ class margins:
 
         def measured(layer, vectors, rounds, mask, *rest):
             factors = [layer.num_buckets] if isinstance(layer.num_buckets, int) else layer.num_buckets
-            torch.manual_seed(SEED)
+            torch.manual_seed(layer.hash_seed)
             rotations = torch.randn(vectors.shape[1], vectors.shape[-1], rounds, sum(factors) // 2)
             turned = torch.einsum("bmtd,mdhr->bmhtr", vectors, rotations)
             for part in turned.split([it // 2 for it in factors], -1):

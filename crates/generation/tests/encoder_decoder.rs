@@ -108,7 +108,16 @@ fn greedy(golden: &Golden, source: &[u32], max_tokens: usize, rules: Rules) -> V
 
 #[test]
 fn greedy_ids_are_those_of_transformers() {
-    for name in ["bart", "t5", "t5-v1.1", "marian", "bert-generation-both"] {
+    for name in [
+        "bart",
+        "t5",
+        "t5-v1.1",
+        "marian",
+        "bert-generation-both",
+        "bert-bert",
+        "roberta-roberta",
+        "bert-gpt2",
+    ] {
         let golden = Golden::open(name);
         let expected = golden.ids("greedy_ids");
         let ids = greedy(&golden, &golden.ids("prompt_ids"), 32, golden.rules());

@@ -7,8 +7,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    Adaptive, Classes, ConfigError, Extras, FeedForward, HeadConfig, Hidden, Initializer, Input,
-    Linear, Memory, ModelConfig, Pass, Pooler, Source, Stack, Sublayer, Words,
+    Adaptive, ClassScores, Classes, ConfigError, Extras, FeedForward, HeadConfig, Hidden,
+    Initializer, Input, Linear, Memory, ModelConfig, Pass, Pooler, Source, Stack, Sublayer, Words,
 };
 
 /// A transformer with its heads.
@@ -37,8 +37,8 @@ pub struct Output {
     pub words: Option<Tensor<3>>,
     /// A vector for each sequence, `[batch, width]`.
     pub pooled: Option<Tensor<2>>,
-    /// Scores of the classes of each sequence, `[batch, classes]`.
-    pub classes: Option<Tensor<2>>,
+    /// Scores of the classes of each sequence.
+    pub classes: Option<ClassScores>,
     /// Scores of the labels of each position, `[batch, length, labels]`.
     pub labels: Option<Tensor<3>>,
     /// What training adds to its loss; see [`Hidden::auxiliary_loss`].

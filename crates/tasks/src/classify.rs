@@ -40,7 +40,7 @@ pub fn classify_texts(
     let mut found = Vec::new();
     for batch in batches.inputs(&encoded)? {
         let output = batches.model.forward(batch.input, Extras::default());
-        let scores = rows(output.classes.expect("asked above"))?;
+        let scores = rows(output.classes.expect("asked above").mean())?;
         let scored = scores.iter().map(|scores| sorted(scores, labels));
         found.extend(batch.numbers.into_iter().zip(scored));
     }
@@ -80,7 +80,7 @@ pub fn classify_images(
         let shape = [images.len(), pixels.channels, pixels.height, pixels.width];
         let pixels = Tensor::from_data(TensorData::new(pixels.values, shape), &model.device());
         let output = model.forward(Input::pixels(pixels), Extras::default());
-        let scores = rows(output.classes.expect("asked above"))?;
+        let scores = rows(output.classes.expect("asked above").mean())?;
         found.extend(scores.iter().map(|scores| sorted(scores, labels)));
     }
     Ok(found)

@@ -16,6 +16,7 @@ use crate::{EmbeddingConfig, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "albert",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -11,6 +11,7 @@ pub(super) static FORMAT_OF_ALL: Format = FORMAT;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "attentive",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -16,6 +16,7 @@ use crate::{
 
 pub(super) const BART: Format = Format {
     model_type: "bart",
+    decoder: None,
     read: |words| read(words, &Kind::BART),
     write,
     table: TABLE,
@@ -26,6 +27,7 @@ pub(super) const BART: Format = Format {
 
 pub(super) const MARIAN: Format = Format {
     model_type: "marian",
+    decoder: None,
     read: |words| read(words, &Kind::MARIAN),
     write,
     table: TABLE,

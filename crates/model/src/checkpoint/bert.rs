@@ -12,6 +12,7 @@ use crate::{ClassesConfig, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "bert",
+    decoder: None,
     read,
     write,
     table: Table {
@@ -21,12 +22,7 @@ pub(super) const FORMAT: Format = Format {
             rows: ROWS,
         }],
         optional_prefix: "bert.",
-        // A buffer of old versions, and copies of what is tied.
-        ignored: &[
-            "embeddings.position_ids",
-            "cls.predictions.decoder.weight",
-            "cls.predictions.decoder.bias",
-        ],
+        ignored: IGNORED,
         renamed: RENAMED,
         twins: &[("words.bias", "cls.predictions.decoder.bias")],
         zeros: &[],
@@ -92,6 +88,13 @@ pub(super) const FORMAT: Format = Format {
     ],
 };
 
+/// A buffer of old versions, and copies of what is tied.
+pub(super) const IGNORED: &[&str] = &[
+    "embeddings.position_ids",
+    "cls.predictions.decoder.weight",
+    "cls.predictions.decoder.bias",
+];
+
 #[rustfmt::skip]
 const POOLER_ROWS: &[Row] = &[
     ("pooler.map.weight", "bert.pooler.dense.weight", Same),
@@ -107,7 +110,7 @@ const CLASSES_ROWS: &[Row] = &[
 ];
 
 #[rustfmt::skip]
-const PRETRAINING_ROWS: &[Row] = &[
+pub(super) const PRETRAINING_ROWS: &[Row] = &[
     ("words.transform.map.weight",  "cls.predictions.transform.dense.weight",     Same),
     ("words.transform.map.bias",    "cls.predictions.transform.dense.bias",       Same),
     ("words.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),

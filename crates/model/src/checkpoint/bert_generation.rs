@@ -1,16 +1,16 @@
-//! BERT made to write: its encoder, its decoder, and the pair of both. Rothe et al. 2020.
+//! BERT made to write: its encoder and its decoder, which may be a pair (`encoder_decoder`). Rothe et al. 2020.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::bert_family::{BertWords, RENAMED, ROWS};
 use super::heads::bare;
 use super::table::{Operation::Same, Part, Row, Table};
 use super::{Architecture, Format, LastState};
-use crate::{HeadConfig, LearnedConfig, ModelConfig, PositionsConfig, Role, WordsConfig};
+use crate::{HeadConfig, LearnedConfig, ModelConfig, PositionsConfig, WordsConfig};
 
-/// The encoder or the decoder alone.
-pub(super) const ALONE: Format = Format {
+pub(super) const FORMAT: Format = Format {
     model_type: "bert-generation",
+    decoder: None,
     read,
     write,
     table: Table {
@@ -35,61 +35,22 @@ pub(super) const ALONE: Format = Format {
                 config.head = words_of(words);
                 Ok(())
             },
-            rows: &[
-                ("words.weight", "lm_head.decoder.weight", Same),
-                ("words.bias", "lm_head.bias", Same),
-            ],
+            rows: WORD_ROWS,
             bare: false,
         },
     ],
 };
 
-/// An encoder and the decoder that looks at it.
-pub(super) const PAIR: Format = Format {
-    model_type: "encoder-decoder",
-    read: read_pair,
-    write: write_pair,
-    table: Table {
-        parts: &[
-            Part {
-                ours: "stack.",
-                theirs: "decoder.bert.",
-                rows: ROWS,
-            },
-            Part {
-                ours: "encoder.",
-                theirs: "encoder.",
-                rows: ROWS,
-            },
-        ],
-        optional_prefix: "",
-        ignored: IGNORED,
-        renamed: RENAMED,
-        twins: &[("words.bias", "decoder.lm_head.decoder.bias")],
-        zeros: &[],
-    },
-    group: |_| 1,
-    last_state: LastState::Normed,
-    architectures: &[Architecture {
-        name: "EncoderDecoderModel",
-        heads: |_, _| Ok(()),
-        rows: PAIR_ROWS,
-        bare: false,
-    }],
-};
-
-const IGNORED: &[&str] = &[
+pub(super) const IGNORED: &[&str] = &[
     "embeddings.position_ids",
     "lm_head.decoder.weight",
     "lm_head.decoder.bias",
 ];
 
 #[rustfmt::skip]
-const PAIR_ROWS: &[Row] = &[
-    ("bridge.weight", "enc_to_dec_proj.weight",         Same),
-    ("bridge.bias",   "enc_to_dec_proj.bias",           Same),
-    ("words.weight",  "decoder.lm_head.decoder.weight", Same),
-    ("words.bias",    "decoder.lm_head.bias",           Same),
+pub(super) const WORD_ROWS: &[Row] = &[
+    ("words.weight", "lm_head.decoder.weight", Same),
+    ("words.bias",   "lm_head.bias",           Same),
 ];
 
 /// Scores of the vocabulary with a bias and without a transform.
@@ -120,40 +81,4 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let mut words = serde_json::to_value(BertWords::of(config)?).ok()?;
     words.as_object_mut()?.remove("type_vocab_size");
     Some(words)
-}
-
-fn read_pair(words: &Value) -> Result<ModelConfig, String> {
-    let part = |name: &str| -> Result<ModelConfig, String> {
-        let words = &words[name];
-        if words["model_type"] != ALONE.model_type {
-            return Err(format!(
-                "{name}.model_type {} is not supported; supported is {:?}",
-                words["model_type"], ALONE.model_type
-            ));
-        }
-        read(words).map_err(|problem| format!("{name}.{problem}"))
-    };
-    let encoder = part("encoder")?;
-    if encoder.role == Role::Causal {
-        return Err("encoder.is_decoder true is not supported; it must be false".to_owned());
-    }
-    Ok(ModelConfig {
-        head: words_of(&words["decoder"]),
-        encoder: Some(Box::new(encoder)),
-        ..part("decoder")?
-    })
-}
-
-fn write_pair(config: &ModelConfig) -> Option<Value> {
-    let part = |config: &ModelConfig| {
-        let mut words = write(config)?;
-        words["model_type"] = json!(ALONE.model_type);
-        Some(words)
-    };
-    let encoder = part(config.encoder.as_ref()?)?;
-    Some(json!({
-        "is_encoder_decoder": true,
-        "encoder": encoder,
-        "decoder": part(config)?,
-    }))
 }

@@ -22,6 +22,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "big_bird",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -13,6 +13,7 @@ use crate::{Activation, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "distilbert",
+    decoder: None,
     read,
     write,
     table: Table {

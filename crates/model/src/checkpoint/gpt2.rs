@@ -14,6 +14,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "gpt2",
+    decoder: None,
     read,
     write,
     table: Table {
@@ -23,8 +24,7 @@ pub(super) const FORMAT: Format = Format {
             rows: ROWS,
         }],
         optional_prefix: "transformer.",
-        // Causal masks that old versions saved as buffers, and the copy of the tied embedding.
-        ignored: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
+        ignored: IGNORED,
         renamed: &[],
         twins: &[],
         zeros: &[],
@@ -32,17 +32,25 @@ pub(super) const FORMAT: Format = Format {
     group: |_| 1,
     last_state: LastState::Normed,
     architectures: &[
-        with_words(
-            "GPT2LMHeadModel",
-            &[("words.weight", "lm_head.weight", Same)],
-        ),
+        with_words("GPT2LMHeadModel", WORD_ROWS),
         bare("GPT2Model"),
         classes_of_last("GPT2ForSequenceClassification"),
     ],
 };
 
+/// Causal masks that old versions saved as buffers, and the copy of the tied embedding.
+pub(super) const IGNORED: &[&str] = &[
+    ".attn.bias",
+    ".attn.masked_bias",
+    ".crossattention.bias",
+    ".crossattention.masked_bias",
+    "lm_head.weight",
+];
+
+pub(super) const WORD_ROWS: &[Row] = &[("words.weight", "lm_head.weight", Same)];
+
 #[rustfmt::skip] // A table is read in columns.
-const ROWS: &[Row] = &[
+pub(super) const ROWS: &[Row] = &[
     ("tokens.weight",                                  "wte.weight",                   Same),
     ("positions.weight",                               "wpe.weight",                   Same),
     ("blocks.{layer}.attention.norm_before.weight",    "h.{layer}.ln_1.weight",        Same),
@@ -55,6 +63,16 @@ const ROWS: &[Row] = &[
     ("blocks.{layer}.attention.body.value.bias",       "h.{layer}.attn.c_attn.bias",   Third(2)),
     ("blocks.{layer}.attention.body.output.weight",    "h.{layer}.attn.c_proj.weight", Transpose),
     ("blocks.{layer}.attention.body.output.bias",      "h.{layer}.attn.c_proj.bias",   Same),
+    ("blocks.{layer}.cross.norm_before.weight",        "h.{layer}.ln_cross_attn.weight", Same),
+    ("blocks.{layer}.cross.norm_before.bias",          "h.{layer}.ln_cross_attn.bias", Same),
+    ("blocks.{layer}.cross.body.query.weight",         "h.{layer}.crossattention.q_attn.weight", Transpose),
+    ("blocks.{layer}.cross.body.query.bias",           "h.{layer}.crossattention.q_attn.bias", Same),
+    ("blocks.{layer}.cross.body.key.weight",           "h.{layer}.crossattention.c_attn.weight", TransposedHalf(0)),
+    ("blocks.{layer}.cross.body.value.weight",         "h.{layer}.crossattention.c_attn.weight", TransposedHalf(1)),
+    ("blocks.{layer}.cross.body.key.bias",             "h.{layer}.crossattention.c_attn.bias", Half(0)),
+    ("blocks.{layer}.cross.body.value.bias",           "h.{layer}.crossattention.c_attn.bias", Half(1)),
+    ("blocks.{layer}.cross.body.output.weight",        "h.{layer}.crossattention.c_proj.weight", Transpose),
+    ("blocks.{layer}.cross.body.output.bias",          "h.{layer}.crossattention.c_proj.bias", Same),
     ("blocks.{layer}.feed_forward.norm_before.weight", "h.{layer}.ln_2.weight",        Same),
     ("blocks.{layer}.feed_forward.norm_before.bias",   "h.{layer}.ln_2.bias",          Same),
     ("blocks.{layer}.feed_forward.body.up.weight",     "h.{layer}.mlp.c_fc.weight",    Transpose),
@@ -120,11 +138,20 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             words.scale_attn_by_inverse_layer_idx,
             false,
         ),
-        ("add_cross_attention", words.add_cross_attention, false),
     ])?;
     let norm = NormConfig::Layer {
         epsilon: words.layer_norm_epsilon,
     };
+    let attention = AttentionConfig::Full(FullAttentionConfig {
+        scale: None,
+        heads: words.n_head,
+        key_value_heads: None,
+        head_width: None,
+        dropout: words.attn_pdrop,
+        bias: true,
+        output_bias: true,
+        head_norm: None,
+    });
     Ok(ModelConfig {
         embedding_dropout: words.embd_pdrop,
         initial_deviation: words.initializer_range,
@@ -136,17 +163,8 @@ fn read(words: &Value) -> Result<ModelConfig, String> {
             dropout: words.resid_pdrop,
             placement: NormPlacement::Before,
             norm,
-            attention: AttentionConfig::Full(FullAttentionConfig {
-                scale: None,
-                heads: words.n_head,
-                key_value_heads: None,
-                head_width: None,
-                dropout: words.attn_pdrop,
-                bias: true,
-                output_bias: true,
-                head_norm: None,
-            }),
-            cross: None,
+            cross: words.add_cross_attention.then(|| attention.clone()),
+            attention,
             feed_forward: FeedForwardConfig::Plain(PlainConfig {
                 hidden_width: words.n_inner.unwrap_or(words.n_embd.saturating_mul(4)),
                 activation: activation(&words.activation_function)?,
@@ -179,6 +197,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
         attn_pdrop: attention.dropout,
         layer_norm_epsilon: block.norm.epsilon(),
         initializer_range: config.initial_deviation,
+        add_cross_attention: block.cross.is_some(),
         tie_word_embeddings: config.head == HeadConfig::Tied,
         ..Words::default()
     };

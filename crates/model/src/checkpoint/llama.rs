@@ -11,6 +11,7 @@ use crate::{FeedForwardConfig, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "llama",
+    decoder: None,
     read,
     write,
     table: family::table(&[family::PART]),

@@ -18,6 +18,7 @@ use crate::{AttentionConfig, BlockConfig, GlobalsConfig, LongformerConfig, Model
 
 pub(super) const FORMAT: Format = Format {
     model_type: "longformer",
+    decoder: None,
     read,
     write,
     table: Table {

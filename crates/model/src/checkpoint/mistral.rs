@@ -11,6 +11,7 @@ use crate::ModelConfig;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "mistral",
+    decoder: None,
     read,
     write,
     table: family::table(&[family::PART]),

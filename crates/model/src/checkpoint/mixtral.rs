@@ -13,6 +13,7 @@ use crate::{ExpertForm, ExpertWeighting, ExpertsConfig, FeedForwardConfig, Model
 
 pub(super) const FORMAT: Format = Format {
     model_type: "mixtral",
+    decoder: None,
     read,
     write,
     table: family::table(&[

@@ -15,6 +15,7 @@ mod bert_family;
 mod bert_generation;
 mod big_bird;
 mod distilbert;
+mod encoder_decoder;
 mod error;
 mod generation;
 mod gguf;
@@ -55,7 +56,9 @@ pub use error::{CheckpointError, TensorProblems};
 pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
-pub use named::{Outputs, RECURRENT_INPUTS, Wanted, forward, forward_recurrent, inputs_of};
+pub use named::{
+    OutputNames, Outputs, RECURRENT_INPUTS, Wanted, forward, forward_recurrent, inputs_of,
+};
 pub use recurrent::{
     RECURRENT_TYPE, describe_recurrent, is_recurrent, load_recurrent, save_recurrent,
 };
@@ -70,6 +73,8 @@ use table::{Names, Row, Table};
 struct Format {
     /// The `model_type` of its config.json.
     model_type: &'static str,
+    /// The `model_type` of its decoder, where config.json holds the settings of two models.
+    decoder: Option<&'static str>,
     /// From config.json to our settings, heads aside.
     read: fn(&Value) -> Result<ModelConfig, String>,
     /// From our settings to config.json, as far as the format has words for them.
@@ -165,7 +170,7 @@ impl Format {
 }
 
 /// In the order in which saving tries them; the last can express everything.
-static FORMATS: [Format; 22] = [
+static FORMATS: [Format; 25] = [
     gpt2::FORMAT,
     llama::FORMAT,
     mistral::FORMAT,
@@ -178,8 +183,11 @@ static FORMATS: [Format; 22] = [
     big_bird::FORMAT,
     distilbert::FORMAT,
     albert::FORMAT,
-    bert_generation::ALONE,
-    bert_generation::PAIR,
+    bert_generation::FORMAT,
+    encoder_decoder::BERT_GENERATION,
+    encoder_decoder::BERT,
+    encoder_decoder::ROBERTA,
+    encoder_decoder::GPT2,
     vit::VIT,
     vit::DEIT,
     bart::BART,
@@ -203,6 +211,8 @@ pub struct Description {
     pub generation: GenerationSettings,
     /// What is listed as the last of the hidden states.
     pub last_state: LastState,
+    /// What the class calls what its heads give.
+    pub outputs: OutputNames,
     /// The names of classes or labels, where the folder has names for them.
     pub labels: Vec<String>,
 }
@@ -302,19 +312,31 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
             problem: recurrent::NO_TRANSFORMER.to_owned(),
         });
     }
-    let Some(format) = FORMATS
-        .iter()
-        .find(|format| format.model_type == model_type)
-    else {
-        return Err(CheckpointError::UnknownType {
-            path,
-            model_type: model_type.to_owned(),
-            supported: FORMATS.iter().map(|format| format.model_type).collect(),
-        });
-    };
     let wrong = |path: &Path, problem: String| CheckpointError::Config {
         path: path.to_owned(),
         problem,
+    };
+    let formats: Vec<&Format> = FORMATS
+        .iter()
+        .filter(|format| format.model_type == model_type)
+        .collect();
+    if formats.is_empty() {
+        let mut supported: Vec<&str> = FORMATS.iter().map(|format| format.model_type).collect();
+        supported.dedup();
+        return Err(CheckpointError::UnknownType {
+            path,
+            model_type: model_type.to_owned(),
+            supported,
+        });
+    }
+    let decoder = &words["decoder"]["model_type"];
+    let meant = |format: &&&Format| format.decoder.is_none_or(|it| *decoder == it);
+    let Some(format) = formats.iter().find(meant) else {
+        let known: Vec<&str> = formats.iter().filter_map(|it| it.decoder).collect();
+        let known = known.join(", ");
+        let problem =
+            format!("decoder.model_type {decoder} is not supported; supported are {known}");
+        return Err(wrong(&path, problem));
     };
     let (config, architecture) = format
         .settings(&words)
@@ -326,6 +348,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     let names = format.names(architecture, &config, &words);
     let description = Description {
         model_type: format.model_type,
+        outputs: OutputNames::of(&names, &config),
         config,
         special,
         generation,

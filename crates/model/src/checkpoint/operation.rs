@@ -22,8 +22,12 @@ pub enum Operation {
     Convolution,
     /// Theirs is `[input, output]`.
     Transpose,
+    /// Theirs holds two tensors one after the other, of which ours is this one.
+    Half(usize),
     /// Theirs holds three tensors one after the other, of which ours is this one.
     Third(usize),
+    /// Theirs is `[input, 2 · output]`, of which ours is this half of the columns.
+    TransposedHalf(usize),
     /// Theirs is `[input, 3 · output]`, of which ours is this third of the columns.
     TransposedThird(usize),
     /// Theirs rotates neighbouring features where ours rotates the halves of a head: in each head, our row `i` of half `h` is
@@ -80,7 +84,9 @@ impl Operation {
                 vec![*output, patches.channels, patches.size, patches.size]
             }
             (Self::Transpose, [output, input]) => vec![*input, *output],
+            (Self::Half(_), [first, rest @ ..]) => [&[2 * first][..], rest].concat(),
             (Self::Third(_), [first, rest @ ..]) => [&[3 * first][..], rest].concat(),
+            (Self::TransposedHalf(_), [output, input]) => vec![*input, 2 * output],
             (Self::TransposedThird(_), [output, input]) => vec![*input, 3 * output],
             _ => panic!("checkpoint table: {self:?} does not apply to {ours:?}"),
         }
@@ -103,6 +109,7 @@ impl Operation {
     fn transposition(self, shape: &[usize]) -> Option<(usize, usize)> {
         match (self, shape) {
             (Self::Transpose, [output, _]) => Some((*output, 0)),
+            (Self::TransposedHalf(part), [output, _]) => Some((2 * output, part * output)),
             (Self::TransposedThird(part), [output, _]) => Some((3 * output, part * output)),
             _ => None,
         }
@@ -119,10 +126,11 @@ impl Operation {
     fn their_index(self, index: usize, shape: &[usize], head_width: usize) -> usize {
         match (self, shape) {
             _ if self.keeps_order() => index,
-            (Self::Transpose, [output, input]) => index % input * output + index / input,
-            (Self::Third(part), _) => part * shape.iter().product::<usize>() + index,
-            (Self::TransposedThird(part), [output, input]) => {
-                index % input * 3 * output + part * output + index / input
+            (Self::Half(part) | Self::Third(part), _) => {
+                part * shape.iter().product::<usize>() + index
+            }
+            (_, [_, input]) if let Some((stride, start)) = self.transposition(shape) => {
+                index % input * stride + start + index / input
             }
             (Self::NeighbouringPairs, [_, rest @ ..]) => {
                 let columns: usize = rest.iter().product();

@@ -10,6 +10,7 @@ use crate::ModelConfig;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "qwen2",
+    decoder: None,
     read,
     write,
     table: family::table(&[family::PART]),

@@ -12,6 +12,7 @@ use crate::ModelConfig;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "qwen3",
+    decoder: None,
     read,
     write,
     table: family::table(&[

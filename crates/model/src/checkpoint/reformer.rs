@@ -21,6 +21,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "reformer",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -12,6 +12,7 @@ use crate::{Activation, LearnedConfig, ModelConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "roberta",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -16,6 +16,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "t5",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -15,6 +15,7 @@ use crate::{
 
 pub(super) const FORMAT: Format = Format {
     model_type: "transfo-xl",
+    decoder: None,
     read,
     write,
     table: Table {

@@ -15,6 +15,7 @@ use crate::{
 
 pub(super) const VIT: Format = Format {
     model_type: "vit",
+    decoder: None,
     read: |words| read(words, 1),
     write: |config| write(config, 1),
     table: Table {
@@ -55,6 +56,7 @@ pub(super) const VIT: Format = Format {
 
 pub(super) const DEIT: Format = Format {
     model_type: "deit",
+    decoder: None,
     read: |words| read(words, 2),
     write: |config| write(config, 2),
     table: Table {

@@ -6,5 +6,5 @@ mod sequence;
 mod words;
 
 pub use pooler::{PooledFrom, Pooler, PoolerConfig, PoolerMap};
-pub use sequence::{Classes, ClassesConfig, LabelsConfig, LabelsLayer, LabelsUse};
+pub use sequence::{ClassScores, Classes, ClassesConfig, LabelsConfig, LabelsLayer, LabelsUse};
 pub use words::{HeadConfig, TransformConfig, Words, WordsConfig};

@@ -166,6 +166,30 @@ impl LabelsConfig {
 /// with, and what is told of such a place stays a number.
 const QUESTION_SCORE: f32 = -1e6;
 
+/// Scores of the classes of each sequence, all `[batch, classes]`.
+#[derive(Clone, Debug)]
+pub enum ClassScores {
+    /// Of one head.
+    Own(Tensor<2>),
+    /// Of two, one of which learned from a teacher.
+    WithTeacher {
+        /// Of the pooled vector.
+        own: Tensor<2>,
+        /// Of the token that learned from the teacher.
+        teacher: Tensor<2>,
+    },
+}
+
+impl ClassScores {
+    /// The scores to go by: of two heads their mean.
+    pub fn mean(self) -> Tensor<2> {
+        match self {
+            Self::Own(own) => own,
+            Self::WithTeacher { own, teacher } => (own + teacher) / 2.0,
+        }
+    }
+}
+
 /// Scores the classes of a sequence.
 #[derive(Module, Debug)]
 pub struct Classes {
@@ -194,19 +218,22 @@ impl Classes {
         }
     }
 
-    /// Scores `[batch, classes]` of a pooled vector and, with a teacher, of the second of the states.
+    /// Scores of a pooled vector and, with a teacher, of the second of the states.
     pub fn forward(
         &self,
         pooled: Tensor<2>,
         states: Tensor<3>,
         randomness: Option<&mut Randomness>,
-    ) -> Tensor<2> {
-        let scores = self.map.forward(dropout(pooled, self.dropout, randomness));
+    ) -> ClassScores {
+        let own = self.map.forward(dropout(pooled, self.dropout, randomness));
         let Some(teacher) = &self.teacher else {
-            return scores;
+            return ClassScores::Own(own);
         };
         let [batch, _, width] = states.dims();
         let second = states.narrow(1, 1, 1).reshape([batch, width]);
-        (scores + teacher.forward(second)) / 2.0
+        ClassScores::WithTeacher {
+            own,
+            teacher: teacher.forward(second),
+        }
     }
 }

@@ -54,8 +54,7 @@ impl Golden {
             if self.file.shape(&dense).is_some() {
                 key = dense;
             }
-            // Of attention in chunks, it returns the weights by chunk, in five axes.
-            if self.file.shape(&key).is_none_or(|shape| shape.len() > 4) {
+            if self.file.shape(&key).is_none() {
                 continue;
             }
             let apart = self.difference(prefix, &key, ours);
@@ -91,19 +90,22 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("bart", &["", "padded."], 14),
     ("bert", &["", "padded.", "untyped."], 9),
     ("bert-answers", &["", "padded."], 8),
+    ("bert-bert", &["", "padded."], 14),
     ("bert-classifier", &["", "padded."], 8),
     ("bert-generation-both", &["", "padded."], 14),
     ("bert-generation-decoder", &["", "padded.", "alone."], 9),
     ("bert-generation-encoder", &["", "padded."], 6),
+    ("bert-gpt2", &["", "padded."], 14),
     ("bert-tokens", &["", "padded."], 7),
-    ("big-bird", &["", "padded.", "short.", "uneven."], 5),
-    ("deit", &["", "interpolated."], 9),
+    ("big-bird", &["", "padded.", "short.", "uneven."], 7),
+    ("deit", &["", "interpolated."], 11),
     ("distilbert", &["", "padded."], 9),
     ("longformer", &["", "local.", "padded.", "uneven."], 7),
     ("marian", &["", "padded."], 14),
-    ("reformer", &["", "padded.", "short.", "uneven."], 6),
-    ("reformer-masked", &["", "padded.", "short.", "uneven."], 5),
+    ("reformer", &["", "padded.", "short.", "uneven."], 9),
+    ("reformer-masked", &["", "padded.", "short.", "uneven."], 7),
     ("roberta", &["", "padded."], 7),
+    ("roberta-roberta", &["", "padded."], 9),
     ("t5", &["", "padded."], 14),
     ("t5-v1.1", &["", "padded."], 16),
     ("transformer", &["", "padded."], 3),
@@ -125,6 +127,9 @@ fn all_outputs_are_those_of_transformers() {
         }
     }
 }
+
+/// What an encoder may have and its decoder does not read, so that it is not kept.
+const UNREAD: [&str; 2] = ["encoder.pooler.dense.weight", "encoder.pooler.dense.bias"];
 
 #[test]
 fn what_is_saved_is_what_was_loaded() {
@@ -155,11 +160,12 @@ fn what_is_saved_is_what_was_loaded() {
             let shape = |name: &String| file.shape(name).unwrap().to_vec();
             file.names()
                 .into_iter()
+                .filter(|name| !UNREAD.contains(&name.as_str()))
                 .map(|name| (name.clone(), shape(&name)))
                 .collect()
         };
         assert_eq!(tensors(&ours), tensors(&theirs), "{name}");
-        for key in theirs.names() {
+        for key in tensors(&theirs).into_keys() {
             assert_eq!(
                 ours.floats(&key).unwrap(),
                 theirs.floats(&key).unwrap(),

@@ -6,6 +6,7 @@ mod decoders;
 mod gguf;
 mod long;
 mod losses;
+mod output_names;
 mod recurrent;
 mod recurrent_folders;
 mod support;

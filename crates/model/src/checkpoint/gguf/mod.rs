@@ -17,7 +17,8 @@ use burn::tensor::Device;
 
 use super::table::{Names, Row, Table};
 use super::{
-    CheckpointError, Description, GenerationSettings, LastState, SpecialTokens, TensorFile,
+    CheckpointError, Description, GenerationSettings, LastState, OutputNames, SpecialTokens,
+    TensorFile,
 };
 use crate::{Model, ModelConfig};
 use keys::Keys;
@@ -95,6 +96,7 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
         special: special(&metadata).map_err(wrong)?,
         generation: GenerationSettings::default(),
         last_state: LastState::Normed,
+        outputs: OutputNames::PLAIN,
         labels: Vec::new(),
     };
     Ok((architecture, tensors, description))

@@ -1,6 +1,7 @@
 //! A pass in Hugging Face's words: named tensors in, named tensors out, so that both can be compared.
 
 mod inputs;
+mod output_names;
 mod recurrent;
 mod tensors;
 
@@ -9,11 +10,15 @@ use std::collections::BTreeMap;
 use burn::tensor::TensorData;
 
 use super::{CheckpointError, Description, LastState, TensorFile};
-use crate::{AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, Recorder, Role, Site};
+use crate::{
+    AttentionSite, Cache, ClassScores, Extras, LabelsUse, Memory, Model, Output, Recorder, Role,
+    Site,
+};
 use inputs::Inputs;
 use tensors::Tensors;
 
 pub use inputs::inputs_of;
+pub use output_names::OutputNames;
 pub use recurrent::{RECURRENT_INPUTS, forward_recurrent};
 
 /// What to give besides the heads' outputs and the last hidden state.
@@ -82,7 +87,7 @@ pub fn forward(
         None => "",
     };
     put_recorded(&mut outputs, own, recorder, model.config().layers(), end);
-    put_heads(&mut outputs, model, output);
+    put_heads(&mut outputs, model, &description.outputs, output);
     for (layer, held) in cache.iter().flat_map(Cache::held).enumerate() {
         for (name, tensor) in ["key", "value"].into_iter().zip(held) {
             let name = format!("past_key_values.{layer}.{name}");
@@ -156,24 +161,22 @@ fn put_recorded(
     }
 }
 
-fn put_heads(outputs: &mut Outputs, model: &Model, output: Output) {
+fn put_heads(outputs: &mut Outputs, model: &Model, names: &OutputNames, output: Output) {
     let config = model.config();
     let mut put = |name: &str, data: TensorData| outputs.insert(name.to_owned(), data);
     put("last_hidden_state", output.hidden.into_data());
-    let mapped = config.pooler.as_ref().is_some_and(|it| it.map.is_some());
-    if let Some(pooled) = output.pooled.filter(|_| mapped) {
-        put("pooler_output", pooled.into_data());
+    if let (Some(name), Some(pooled)) = (names.pooled, output.pooled) {
+        put(name, pooled.into_data());
     }
-    // Two heads at once are those of BERT's training before any task.
-    let [words, classes] = match output.words.is_some() && output.classes.is_some() {
-        true => ["prediction_logits", "seq_relationship_logits"],
-        false => ["logits"; 2],
-    };
     if let Some(scores) = output.words {
-        put(words, scores.into_data());
+        put(names.words, scores.into_data());
     }
     if let Some(scores) = output.classes {
-        put(classes, scores.into_data());
+        if let ClassScores::WithTeacher { own, teacher } = &scores {
+            put("cls_logits", own.to_data());
+            put("distillation_logits", teacher.to_data());
+        }
+        put(names.classes, scores.mean().into_data());
     }
     let about = config.labels.as_ref().map(|labels| labels.about);
     match (output.labels, about) {

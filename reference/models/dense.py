@@ -1,0 +1,130 @@
+"""What transformers returns of sparse attentions, as matrices of all pairs: [batch, heads, queries, keys].
+
+- Longformer returns weights on a row's globals and on a window, and those of global queries apart.
+- BigBird in evaluation has every random block be block 0, and of a block that counts several times it keeps one of the equal
+  weights. Here they are added up, so that a query's weights sum to one.
+- Reformer returns weights by chunk; hashing layers in the order of the sorted vectors and for each round of hashing, without
+  the rounds' shares. Here each weight stands at its pair of positions, times the share of its round. Where the ring of
+  chunks is so short that a query meets a key twice, both are added up.
+
+Rows of padding mean nothing, and are whatever they are.
+"""
+
+from unittest.mock import patch
+
+import torch
+from folder import Tensors, as_the_model, exact
+
+Matrices = list[torch.Tensor]
+
+
+@torch.no_grad()
+def matrices(model: torch.nn.Module, inputs: Tensors) -> Matrices:
+    """Those of one pass, one for each layer; none of a model whose attentions are matrices anyway."""
+    kinds = {"longformer": longformer, "big_bird": big_bird, "reformer": reformer}
+    found = kinds.get(model.config.model_type)
+    length = inputs["input_ids"].shape[1]
+    whole = found(model, as_the_model(model, inputs)) if found else []
+    return [summing_to_one(it[:, :, :length, :length], inputs) for it in whole]
+
+
+def summing_to_one(weights: torch.Tensor, inputs: Tensors) -> torch.Tensor:
+    sums = weights.sum(-1)
+    if "attention_mask" in inputs:
+        sums = sums.transpose(1, 2)[inputs["attention_mask"].bool()]
+    bound = 1e-9 if sums.dtype == torch.float64 else 1e-2  # Of transformers' float32, Reformer's sum to 0.998.
+    assert (sums - 1).abs().max() < bound, "a query's weights do not sum to one"
+    return weights
+
+
+@exact
+def dense(model: torch.nn.Module, inputs: Tensors, prefix: str = "") -> Tensors:
+    """The same under the names that goldens have."""
+    return {f"{prefix}dense_attentions.{i}": it for i, it in enumerate(matrices(model, inputs))}
+
+
+def longformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
+    """The encoder is told by signs what it looks at: positive numbers are globals."""
+    told: dict[str, torch.Tensor] = {}
+    encoder = model.base_model.encoder
+    hook = encoder.register_forward_pre_hook(lambda _, given, named: told.update(named), with_kwargs=True)
+    output = model(**inputs, output_attentions=True)
+    hook.remove()
+    chosen = told["attention_mask"] > 0
+    by_globals = output.global_attentions or [None] * len(output.attentions)
+    return [of_window(*it, chosen) for it in zip(output.attentions, by_globals, strict=True)]
+
+
+def of_window(local: torch.Tensor, by_globals: torch.Tensor | None, chosen: torch.Tensor) -> torch.Tensor:
+    """Columns are the row's globals in their order, then the keys from i - reach to i + reach."""
+    batch, heads, length, columns = local.shape
+    extra = 0 if by_globals is None else by_globals.shape[-1]
+    reach = (columns - extra) // 2
+    whole = local.new_zeros(batch, heads, length, length)
+    for row in range(batch):
+        positions = chosen[row].nonzero().flatten().tolist()
+        for slot, j in enumerate(positions):
+            whole[row, :, :, j] += local[row, :, :, slot]
+        for i in range(length):
+            first, last = max(0, i - reach), min(length, i + reach + 1)
+            start = extra + reach + first - i
+            whole[row, :, i, first:last] += local[row, :, i, start : start + last - first]
+        for slot, i in enumerate(positions):
+            whole[row, :, i] = by_globals[row, :, :length, slot]
+    return whole
+
+
+def big_bird(model: torch.nn.Module, inputs: Tensors) -> Matrices:
+    output = model(**inputs, output_attentions=True)
+    if model.base_model.attention_type == "original_full" or model.training:
+        return list(output.attentions)
+    config, found = model.config, []
+    for it in output.attentions:
+        whole = it.clone()
+        block = config.block_size
+        whole[:, :, block:-block, :block] *= 1 + config.num_random_blocks
+        found.append(whole)
+    return found
+
+
+def reformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
+    from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+
+    hashed: list[tuple[torch.Tensor, torch.Tensor]] = []
+    attend = LSHSelfAttention._attend
+
+    def kept(layer, **named):
+        found = attend(layer, **named)
+        hashed.append((named["sorted_bucket_idx_per_hash"], found[1]))
+        return found
+
+    with patch.object(LSHSelfAttention, "_attend", kept):
+        output = model(**inputs, output_attentions=True, use_cache=False)
+    layers = [it.attention.self_attention for it in model.base_model.encoder.layers]
+    found, hashed = [], iter(hashed)
+    for layer, weights in zip(layers, output.attentions, strict=True):
+        positions, logits = next(hashed) if isinstance(layer, LSHSelfAttention) else (None, None)
+        found.append(weights if weights.dim() == 4 else of_chunks(layer, weights, positions, logits))
+    return found
+
+
+def of_chunks(
+    layer: torch.nn.Module, weights: torch.Tensor, positions: torch.Tensor | None, logits: torch.Tensor | None
+) -> torch.Tensor:
+    """From [batch, heads, rounds * chunks, chunk, keys], the sorted positions and the logarithms of their sums."""
+    batch, heads, chunks, chunk, _ = weights.shape
+    places = chunks * chunk
+    if positions is None:
+        positions, logits = torch.arange(places).expand(batch, heads, places), weights.new_zeros(batch, heads, places)
+    length = int(positions.max()) + 1
+    by_chunk = positions.reshape(batch, heads, chunks, chunk)
+    keys = layer._look_adjacent(by_chunk, layer.num_chunks_before, layer.num_chunks_after)
+    rows = weights.new_zeros(batch, heads, chunks, chunk, length)
+    rows.scatter_add_(-1, keys.unsqueeze(-2).expand(weights.shape), weights)
+    # One round after the other, and each has every position once.
+    rounds = positions.reshape(batch, heads, -1, length)
+    of_rounds = torch.zeros_like(logits).view(rounds.shape).scatter(-1, rounds, logits.view(rounds.shape))
+    shares = of_rounds.softmax(2).gather(-1, rounds)
+    rows = rows.view(*rounds.shape, length) * shares.unsqueeze(-1)
+    queries = positions.unsqueeze(-1).expand(batch, heads, places, length)
+    return weights.new_zeros(batch, heads, length, length).scatter_add_(2, queries, rows.flatten(2, 3))

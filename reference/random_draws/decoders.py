@@ -1,0 +1,134 @@
+"""Decoders: GPT-2, Llama and its kin."""
+
+from __future__ import annotations
+
+import math
+
+import transformers
+from transformers import PretrainedConfig
+
+from .draws import Draws, Kind, Tensors, Words
+from .texts import read, seeing, text, text_with_pads
+
+
+def gpt2(draws: Draws) -> PretrainedConfig:
+    heads, each = draws.heads()
+    vocabulary = draws.vocabulary()
+    return transformers.GPT2Config(
+        vocab_size=vocabulary, n_positions=draws.longest(), n_embd=heads * each, n_layer=draws.depth(), n_head=heads,
+        n_inner=draws.choice([None, draws.randint(3, 90)]), activation_function=draws.activation(),
+        layer_norm_epsilon=draws.epsilon(), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
+        scale_attn_weights=not draws.oddly(), scale_attn_by_inverse_layer_idx=draws.oddly(),
+        pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1, summary_use_proj=draws.flip(),
+    )  # fmt: skip
+
+
+def gpt2_writer(draws: Draws) -> PretrainedConfig:
+    config = gpt2(draws)
+    config.add_cross_attention = draws.flip()
+    return config
+
+
+def gpt2_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    return read(draws, config, padded, config.n_positions)
+
+
+def rope(draws: Draws, longest: int) -> Words:
+    """Every scaling, each with and without the settings that have defaults."""
+    kinds = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
+    kind = "longrope" if draws.oddly(0.1) else draws.choice(kinds)
+    words: Words = {"rope_type": kind, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
+    if kind != "default":
+        words["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
+    if kind == "longrope":
+        words |= {"original_max_position_embeddings": longest, "short_factor": [1.0], "long_factor": [2.0]}
+    if kind in ("yarn", "llama3"):
+        words["original_max_position_embeddings"] = draws.choice([max(2, longest // 2), max(2, longest // 4), longest])
+    if kind == "llama3":
+        low = draws.choice([1.0, 2.0])
+        words |= {"low_freq_factor": low, "high_freq_factor": low * draws.choice([2.0, 4.0])}
+    if kind == "yarn":
+        optional = {
+            "attention_factor": draws.choice([1.0, 0.7, 1.3]), "beta_fast": draws.choice([32, 16.0, 4]),
+            "beta_slow": draws.choice([1, 2.0]), "truncate": draws.flip(), "mscale": draws.choice([0.7, 1.0]),
+            "mscale_all_dim": draws.choice([0.5, 1.0]),
+        }  # fmt: skip
+        words |= {name: value for name, value in optional.items() if draws.flip(0.4)}
+    return words
+
+
+def llama_words(draws: Draws) -> Words:
+    """What Llama and all of its kin have."""
+    heads, each = draws.heads(even=True)
+    longest = draws.longest()
+    width = heads * each
+    words: Words = {"head_dim": None}
+    if draws.flip():
+        words["head_dim"] = draws.choice([4, 6, 10, 16])
+        width = heads * draws.randint(math.ceil(5 / heads), 70 // heads)  # Llama's config wants a multiple all the same.
+    return words | {
+        "vocab_size": draws.vocabulary(), "hidden_size": width, "num_hidden_layers": draws.depth(),
+        "num_attention_heads": heads, "num_key_value_heads": draws.divisor(heads),
+        "intermediate_size": draws.randint(3, 90), "max_position_embeddings": longest, "rms_norm_eps": draws.epsilon(),
+        "rope_parameters": rope(draws, longest), "tie_word_embeddings": draws.flip(), "hidden_act": draws.activation(),
+        "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+
+
+def llama(draws: Draws) -> PretrainedConfig:
+    words = llama_words(draws)
+    return transformers.LlamaConfig(attention_bias=draws.flip(0.3), mlp_bias=draws.flip(0.3), **words)
+
+
+def window(draws: Draws) -> int | None:
+    return draws.choice([None, 1, 2, 3, draws.randint(4, 20), 4096])
+
+
+def mistral(draws: Draws) -> PretrainedConfig:
+    return transformers.MistralConfig(sliding_window=window(draws), **llama_words(draws))
+
+
+def qwen_words(draws: Draws) -> Words:
+    """Windows by all the ways that Qwen has to say them."""
+    words = llama_words(draws)
+    words |= {"use_sliding_window": draws.flip(), "sliding_window": draws.randint(1, 10)}
+    words["max_window_layers"] = draws.choice([0, 1, 2, 28])
+    if words["use_sliding_window"] and draws.flip():
+        kinds = ["full_attention", "sliding_attention"]
+        words["layer_types"] = [draws.choice(kinds) for _ in range(words["num_hidden_layers"])]
+    return words
+
+
+def qwen2(draws: Draws) -> PretrainedConfig:
+    words = qwen_words(draws)
+    if words["head_dim"] is None:
+        del words["head_dim"]  # Not a word of Qwen2's own.
+    return transformers.Qwen2Config(**words)
+
+
+def qwen3(draws: Draws) -> PretrainedConfig:
+    words = qwen_words(draws)
+    if words["head_dim"] is None:
+        words["head_dim"] = draws.choice([4, 6, 8])
+    return transformers.Qwen3Config(attention_bias=draws.flip(0.3), **words)
+
+
+def mixtral(draws: Draws) -> PretrainedConfig:
+    experts, words = draws.randint(1, 6), llama_words(draws)
+    # transformers cannot scale rotations where the width of a head is not said.
+    words["head_dim"] = words["head_dim"] or words["hidden_size"] // words["num_attention_heads"]
+    return transformers.MixtralConfig(
+        num_local_experts=experts, num_experts_per_tok=draws.randint(1, experts), sliding_window=window(draws),
+        router_jitter_noise=0.1 if draws.oddly() else 0.0, **words,
+    )  # fmt: skip
+
+
+KINDS = [
+    Kind("GPT2LMHeadModel", gpt2_writer, seeing(gpt2_text)),
+    Kind("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
+    Kind("LlamaForCausalLM", llama, text),
+    Kind("MistralForCausalLM", mistral, text),
+    Kind("Qwen2ForCausalLM", qwen2, text),
+    Kind("Qwen3ForCausalLM", qwen3, text),
+    Kind("MixtralForCausalLM", mixtral, text),
+]

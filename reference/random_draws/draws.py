@@ -1,0 +1,95 @@
+"""Chance, and what a class of transformers is to the scripts that draw it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from transformers import PretrainedConfig
+
+Tensors = dict[str, torch.Tensor]
+Words = dict[str, object]
+
+ACTIVATIONS = ["gelu", "relu", "gelu_new", "silu", "gelu_pytorch_tanh", "gelu_fast", "swish", "sigmoid"]
+ODD_ACTIVATIONS = ["tanh", "quick_gelu", "mish", "gelu_10", "relu2", "leaky_relu", "gelu_python"]
+
+
+class Draws(random.Random):
+    """Chance, repeatable by its seed. `odd` draws settings as well that attentive is known to refuse."""
+
+    def __init__(self, seed: str, deep: bool = False, odd: bool = False) -> None:
+        super().__init__(seed)
+        self.deep, self.odd = deep, odd
+
+    def flip(self, chance: float = 0.5) -> bool:
+        return self.random() < chance
+
+    def oddly(self, chance: float = 0.3) -> bool:
+        """Whether a setting takes a value that is known to be refused."""
+        drawn = self.random()  # Always, so that `odd` changes little else.
+        return self.odd and drawn < chance
+
+    def depth(self) -> int:
+        return self.randint(8, 24) if self.deep else self.randint(1, 4)
+
+    def heads(self, even: bool = False) -> tuple[int, int]:
+        """How many heads, and how wide each is: 5 numbers together at least, as a norm of fewer magnifies every error."""
+        heads = self.choice([1, 2, 3, 4, 5, 8])
+        widths = [4, 6, 8, 16] if even else [1, 2, 3, 5, 7, 8, 16]
+        return heads, self.choice([it for it in widths if heads * it >= 5])
+
+    def epsilon(self) -> float:
+        return self.choice([1e-12, 1e-8, 1e-6, 1e-5, 1e-3, 0.1])
+
+    def activation(self) -> str:
+        return self.choice(ODD_ACTIVATIONS) if self.oddly() else self.choice(ACTIVATIONS)
+
+    def vocabulary(self) -> int:
+        return self.choice([self.randint(11, 40), self.randint(41, 300), 128])
+
+    def longest(self) -> int:
+        return self.randint(4, 64)
+
+    def divisor(self, number: int) -> int:
+        return self.choice([it for it in range(1, number + 1) if number % it == 0])
+
+    def labels(self) -> int:
+        return self.choice([1, 2, 3, 7, 12])
+
+    def torch_seed(self) -> int:
+        return self.randrange(2**31)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of transformers: how its configs are drawn, and what it reads."""
+
+    name: str
+    config: Callable[[Draws], PretrainedConfig]
+    inputs: Callable[[Draws, PretrainedConfig, bool], Tensors]
+    #: Which token's state makes a vector of a whole row, so that rows in which it is padding are not compared.
+    pools_last: bool = False
+    #: Whether rounding cannot decide what the model, in float64, makes of inputs; others are drawn where it can.
+    settled: Callable[[torch.nn.Module, Tensors], bool] | None = None
+
+
+def answering(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], PretrainedConfig]:
+    """Configs of two labels, as the start and the end of an answer are."""
+
+    def two(draws: Draws) -> PretrainedConfig:
+        found = config(draws)
+        found.num_labels = 2
+        return found
+
+    return two
+
+
+def family(prefix: str, heads: list[str], config: Callable, inputs: Callable) -> list[Kind]:
+    answers = answering(config)
+    return [Kind(prefix + head, answers if head == ANSWERS else config, inputs) for head in heads]
+
+
+ANSWERS = "ForQuestionAnswering"
+TASKS = ["ForSequenceClassification", "ForTokenClassification", ANSWERS]

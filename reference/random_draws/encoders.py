@@ -1,0 +1,87 @@
+"""Encoders: BERT and its kin, with the decoders that were made of them."""
+
+from __future__ import annotations
+
+import transformers
+from transformers import PretrainedConfig
+
+from .draws import TASKS, Draws, Kind, Words, family
+from .texts import counted_text, plain_text, seeing, text
+
+
+def bert_words(draws: Draws) -> Words:
+    """What BERT and all of its kin have."""
+    heads, each = draws.heads()
+    vocabulary = draws.vocabulary()
+    return {
+        "vocab_size": vocabulary, "hidden_size": heads * each, "num_hidden_layers": draws.depth(),
+        "num_attention_heads": heads, "intermediate_size": draws.randint(3, 90), "hidden_act": draws.activation(),
+        "max_position_embeddings": draws.longest(), "layer_norm_eps": draws.epsilon(),
+        "tie_word_embeddings": draws.flip(0.7), "pad_token_id": draws.randint(0, 3), "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+
+
+def bert(draws: Draws) -> PretrainedConfig:
+    types, labels = draws.randint(1, 4), draws.labels()
+    return transformers.BertConfig(**bert_words(draws), type_vocab_size=types, num_labels=labels)
+
+
+def bert_writer(draws: Draws) -> PretrainedConfig:
+    config = bert(draws)
+    config.is_decoder, config.add_cross_attention = True, draws.flip()
+    return config
+
+
+def roberta(draws: Draws) -> PretrainedConfig:
+    words = bert_words(draws)
+    words["max_position_embeddings"] += words["pad_token_id"] + 1
+    types, labels = draws.randint(1, 3), draws.labels()
+    return transformers.RobertaConfig(**words, type_vocab_size=types, num_labels=labels)
+
+
+def roberta_writer(draws: Draws) -> PretrainedConfig:
+    config = roberta(draws)
+    config.is_decoder, config.add_cross_attention = True, draws.flip()
+    return config
+
+
+def distilbert(draws: Draws) -> PretrainedConfig:
+    heads, each = draws.heads()
+    return transformers.DistilBertConfig(
+        vocab_size=draws.vocabulary(), dim=heads * each, n_layers=draws.depth(), n_heads=heads,
+        hidden_dim=draws.randint(3, 90), max_position_embeddings=draws.longest(), activation=draws.activation(),
+        sinusoidal_pos_embds=draws.flip(0.3), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
+        pad_token_id=draws.randint(0, 3),
+    )  # fmt: skip
+
+
+def albert(draws: Draws) -> PretrainedConfig:
+    layers = draws.depth()
+    return transformers.AlbertConfig(
+        **bert_words(draws) | {"num_hidden_layers": layers}, type_vocab_size=draws.randint(1, 4),
+        num_labels=draws.labels(), embedding_size=draws.randint(5, 40), num_hidden_groups=draws.randint(1, layers),
+        inner_group_num=draws.randint(1, 3),
+    )  # fmt: skip
+
+
+def bert_generation(draws: Draws) -> PretrainedConfig:
+    return transformers.BertGenerationConfig(**bert_words(draws))
+
+
+def bert_generation_writer(draws: Draws) -> PretrainedConfig:
+    config = bert_generation(draws)
+    config.is_decoder = draws.flip(0.8)
+    config.add_cross_attention = config.is_decoder and draws.flip()
+    return config
+
+
+KINDS = [
+    *family("Bert", ["Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", *TASKS], bert, text),
+    Kind("BertLMHeadModel", bert_writer, seeing(text)),
+    *family("Roberta", ["Model", "ForMaskedLM", *TASKS], roberta, counted_text),
+    Kind("RobertaForCausalLM", roberta_writer, seeing(counted_text)),
+    *family("DistilBert", ["Model", "ForMaskedLM", *TASKS], distilbert, plain_text),
+    *family("Albert", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], albert, text),
+    Kind("BertGenerationEncoder", bert_generation, text),
+    Kind("BertGenerationDecoder", bert_generation_writer, seeing(text)),
+]

@@ -1,0 +1,123 @@
+"""Inputs of models that read texts: ids, kinds of segments, positions, masks, and the states of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from transformers import PretrainedConfig
+
+from .draws import Draws, Tensors
+
+LONGEST = 24
+
+
+def ids(draws: Draws, vocabulary: int, shape: tuple[int, int], avoided: int | None = None) -> torch.Tensor:
+    allowed = torch.tensor([it for it in range(vocabulary) if it != avoided])
+    generator = torch.Generator().manual_seed(draws.torch_seed())
+    return allowed[torch.randint(len(allowed), shape, generator=generator)]
+
+
+def noise(draws: Draws, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(draws.torch_seed()))
+
+
+def mask(draws: Draws, rows: int, length: int) -> torch.Tensor:
+    """Row 0 is all real; the others are padded on the right, on the left, or on both sides."""
+    found = torch.ones(rows, length, dtype=torch.long)
+    for row in range(1, rows):
+        real = draws.randint(1, length)
+        start = draws.randint(0, length - real) if draws.flip() else 0
+        found[row] = 0
+        found[row, start : start + real] = 1
+    return found
+
+
+def length_of(draws: Draws, longest: int, most: int = LONGEST) -> int:
+    longest = min(longest, most)
+    return draws.choice([longest, draws.randint(1, longest), draws.randint(1, longest)])
+
+
+def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """Ordinary ids below the padding, so that a mask that leaks shows."""
+    return read(draws, config, padded, config.max_position_embeddings)
+
+
+def read(
+    draws: Draws, config: PretrainedConfig, padded: bool, longest: int, positioned: bool = True, most: int = LONGEST
+) -> Tensors:
+    """Ids; token types where there are some, positions of one's own now and then."""
+    shape = draws.randint(2, 4), length_of(draws, longest, most)
+    found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}
+    types = getattr(config, "type_vocab_size", 0)
+    if types and draws.flip(0.7):
+        found["token_type_ids"] = ids(draws, types, shape)
+    if padded:
+        found["attention_mask"] = mask(draws, *shape)
+    if positioned and draws.flip(0.25):
+        found["position_ids"] = positions(draws, shape, longest, padded)
+    return found
+
+
+def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) -> torch.Tensor:
+    """In a row from anywhere on, or any at all.
+
+    Without a mask transformers' decoders take a gap in the positions for the start of another text, which the tokens after
+    it do not see beyond; attentive does not.
+    """
+    if padded:
+        return ids(draws, longest, shape)
+    starts = ids(draws, longest - shape[1] + 1, (shape[0], 1))
+    return starts + torch.arange(shape[1])
+
+
+def text_with_pads(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """The pad token stands below the padding, as transformers finds a row's last token by it."""
+    found = text(draws, config, padded)
+    if padded:
+        found["input_ids"][found["attention_mask"] == 0] = config.pad_token_id
+    return found
+
+
+def counted_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """RoBERTa counts positions from the ids that are not the pad token's."""
+    found = read(draws, config, padded, config.max_position_embeddings - config.pad_token_id - 1, positioned=False)
+    if padded:
+        found["input_ids"][found["attention_mask"] == 0] = config.pad_token_id
+    elif draws.flip():
+        found["input_ids"][0, -1] = config.pad_token_id
+    return found
+
+
+def plain_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """DistilBERT's, which takes positions only where they are its own."""
+    return read(draws, config, padded, config.max_position_embeddings, positioned=False)
+
+
+def seeing(base: Callable[[Draws, PretrainedConfig, bool], Tensors]) -> Callable[[Draws, PretrainedConfig, bool], Tensors]:
+    """Adds the states of an encoder where the model looks at one; now and then it is left alone all the same."""
+
+    def inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+        found = base(draws, config, padded)
+        if config.add_cross_attention and draws.flip(0.8):
+            rows, length = len(found["input_ids"]), draws.randint(1, 12)
+            found["encoder_hidden_states"] = noise(draws, rows, length, config.hidden_size)
+            if padded:
+                found["encoder_attention_mask"] = mask(draws, rows, length)
+        return found
+
+    return inputs
+
+
+def pair_of(draws: Draws, source: tuple[int, int], target: tuple[int, int], padded: bool, pad: int | None) -> Tensors:
+    """Ids for both sides, from each side's size of vocabulary and longest text."""
+    rows = draws.randint(2, 4)
+    lengths = length_of(draws, source[1]), length_of(draws, target[1])
+    found = {
+        "input_ids": ids(draws, source[0], (rows, lengths[0]), pad),
+        "decoder_input_ids": ids(draws, target[0], (rows, lengths[1]), pad),
+    }
+    if padded:
+        found["attention_mask"] = mask(draws, rows, lengths[0])
+        found["decoder_attention_mask"] = mask(draws, rows, lengths[1])
+    return found

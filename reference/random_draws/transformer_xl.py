@@ -1,0 +1,32 @@
+"""Transformer-XL, which transformers 4 has and 5 has not.
+
+The first segment alone is compared: attentive gives no memory by name. There are no masks, so both texts are plain.
+"""
+
+from __future__ import annotations
+
+import transformers
+from transformers import PretrainedConfig
+
+from .draws import Draws, Kind, Tensors
+from .texts import LONGEST, ids, length_of
+
+
+def transformer_xl(draws: Draws) -> PretrainedConfig:
+    vocabulary = draws.randint(30, 200)
+    divisor, clusters = draws.choice([2, 2, 3, 4]), draws.randint(1, 3)
+    return transformers.TransfoXLConfig(
+        vocab_size=vocabulary, cutoffs=sorted(draws.sample(range(5, vocabulary - 1), clusters)),
+        d_model=2 * draws.randint(3, 20), d_embed=draws.randint(divisor**clusters, 40 + divisor**clusters),
+        n_head=draws.randint(1, 5), d_head=draws.randint(1, 9), d_inner=draws.randint(3, 90), div_val=divisor,
+        n_layer=draws.depth(), mem_len=draws.randint(1, 20), clamp_len=draws.choice([-1, 0, draws.randint(1, 30)]),
+        same_length=draws.flip(), proj_share_all_but_first=draws.flip(0.7), layer_norm_epsilon=draws.epsilon(),
+        pre_lnorm=draws.oddly(), untie_r=not draws.oddly(), eos_token_id=0,
+    )  # fmt: skip
+
+
+def segment(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    return {"input_ids": ids(draws, config.vocab_size, (draws.randint(1, 4), length_of(draws, LONGEST)))}
+
+
+KINDS = [Kind("TransfoXLLMHeadModel", transformer_xl, segment), Kind("TransfoXLModel", transformer_xl, segment)]

@@ -35,7 +35,7 @@ fn sentence(error: &anyhow::Error) -> String {
     }
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
+        if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }

@@ -28,4 +28,5 @@ pub use entry::Entry;
 pub use error::FileError;
 pub use kind::Kind;
 pub use mapped::Mapped;
+pub use shown::shown;
 pub use tensor_set::TensorSet;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ::safetensors::{Dtype, SafeTensors};
+use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::shown::shown;
 use crate::{Entry, FileError, Kind, Mapped, TensorSet, shards};
@@ -21,9 +21,9 @@ pub struct Header {
 pub fn parse(bytes: &[u8]) -> Result<Header, String> {
     // This checks that the sizes of the tensors are those of their bytes, that they follow each other without gap or overlap,
     // and that they end where the file ends.
-    SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
-    let (header_size, header) =
-        SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
+    let problem = |error: SafeTensorError| shown(&error.to_string());
+    SafeTensors::deserialize(bytes).map_err(problem)?;
+    let (header_size, header) = SafeTensors::read_metadata(bytes).map_err(problem)?;
     let start = header_size + 8;
     let mut entries = BTreeMap::new();
     for (name, info) in header.tensors() {

@@ -22,11 +22,9 @@ pub(crate) fn open(
     let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (tensor, shard) in map {
         let shard = shard.as_str().unwrap_or_default();
-        // A name alone: an index must not lead out of its folder.
-        if Path::new(shard)
-            .file_name()
-            .is_none_or(|name| name != shard)
-        {
+        // A name alone: an index must not lead out of its folder, nor write more than a line into a message.
+        let name = Path::new(shard).file_name();
+        if name.is_none_or(|name| name != shard) || shard.contains(char::is_control) {
             return Err(broken(format!(
                 "weight_map: {} stands for {}, which is no file name",
                 shown(tensor),

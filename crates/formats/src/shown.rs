@@ -1,9 +1,9 @@
-//! Names of a file in messages.
+//! Words of a file in messages.
 
-/// A name as a message shows it: one line, and no longer than a line, whatever a hostile file calls its tensors.
-pub(crate) fn shown(name: &str) -> String {
-    const LONGEST: usize = 100;
-    let mut characters = name.escape_debug();
+/// What a file says, as a message shows it: on one line, and not much longer than a line, whatever a hostile file holds.
+pub fn shown(text: &str) -> String {
+    const LONGEST: usize = 160;
+    let mut characters = text.escape_debug();
     let mut shown: String = characters.by_ref().take(LONGEST).collect();
     if characters.next().is_some() {
         shown.push('…');

@@ -90,6 +90,13 @@ fn fetch(
     }
     let folder = cache.snapshot(&commit);
     if wanted == Wanted::Model {
+        let modules = wanted::module_settings(&folder).map_err(|problem| HubError::Answer {
+            about: "modules.json".to_owned(),
+            problem,
+        })?;
+        for name in modules.iter().filter(|name| names.contains(*name)) {
+            get(name)?;
+        }
         let form = wanted::weights_of(&names).map_err(missing)?;
         get(form)?;
         let shards = match wanted::is_index(form) {

@@ -47,10 +47,12 @@ const BESIDE_VOCABULARIES: &[&str] = &[
 /// How pictures are prepared, and how sentences become one vector.
 const BESIDE_WEIGHTS: &[&str] = &[
     "preprocessor_config.json",
-    "modules.json",
+    MODULES,
     "sentence_bert_config.json",
-    "1_Pooling/config.json",
 ];
+
+/// Names the folders of the modules that make one vector of a sentence.
+const MODULES: &str = "modules.json";
 
 /// The forms of weights, the better first; loaders of folders look in the same order.
 const WEIGHTS: [&str; 4] = [
@@ -61,9 +63,31 @@ const WEIGHTS: [&str; 4] = [
 ];
 
 /// What a folder may hold beside config.json, generation_config.json and weights that its model is used with.
-pub fn companions() -> impl Iterator<Item = &'static str> {
+pub fn companions(folder: &Path) -> impl Iterator<Item = String> {
     let groups = [VOCABULARIES, BESIDE_VOCABULARIES, BESIDE_WEIGHTS];
-    groups.into_iter().flatten().copied()
+    let named = groups.into_iter().flatten().map(|name| (*name).to_owned());
+    // Whoever reads a broken modules.json will say so.
+    named.chain(module_settings(folder).unwrap_or_default())
+}
+
+/// The settings of the modules that a folder's modules.json names, if it has one; the error says what is wrong with it.
+pub(crate) fn module_settings(folder: &Path) -> Result<BTreeSet<String>, String> {
+    let path = folder.join(MODULES);
+    if !path.is_file() {
+        return Ok(BTreeSet::new());
+    }
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let words: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let modules = words.as_array().ok_or("it is no list of modules")?;
+    let paths = modules.iter().map(|module| module["path"].as_str());
+    paths
+        // The model itself lies beside the list.
+        .filter(|path| *path != Some(""))
+        .map(|path| match path.unwrap_or_default() {
+            name if is_file_name(name) => Ok(format!("{name}/{CONFIG}")),
+            name => Err(format!("`{}` is no folder's name", name.escape_debug())),
+        })
+        .collect()
 }
 
 impl Wanted {

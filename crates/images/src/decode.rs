@@ -17,7 +17,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 
 use crate::image::MOST_PIXELS;
-use crate::{Image, ImageError, Size, jpeg};
+use crate::{Image, ImageError, Size, jpeg, webp};
 
 /// The most bytes that a file may have, and that a decoder may ask for.
 const MOST_BYTES: u64 = 512 << 20;
@@ -60,7 +60,12 @@ impl Image {
             name: name.to_owned(),
             problem: problem.to_string(),
         };
-        if format == ImageFormat::Jpeg && !jpeg::is_whole(bytes) {
+        let whole = match format {
+            ImageFormat::Jpeg => jpeg::is_whole(bytes),
+            ImageFormat::WebP => webp::is_whole(bytes),
+            _ => true,
+        };
+        if !whole {
             return Err(broken(&"the file ends before the image does"));
         }
         let (image, orientation) = read(name, bytes, format)?;

@@ -68,7 +68,8 @@ pub enum ImageError {
     /// The settings are of another model's processor.
     #[error(
         "{path} is of type {found}, which is not supported; supported are {supported}",
-        path = path.display()
+        path = path.display(),
+        found = found.escape_debug()
     )]
     UnsupportedType {
         /// The file.

@@ -31,6 +31,7 @@ mod pixel_values;
 mod preprocessor;
 mod resample;
 mod resize;
+mod webp;
 
 pub use crate::image::{Image, Size};
 pub use error::ImageError;

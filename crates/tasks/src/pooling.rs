@@ -1,6 +1,6 @@
 //! How a folder of sentence-transformers wants vectors to be made. Reimers and Gurevych 2019.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -64,6 +64,13 @@ impl SentenceFolder {
         };
         let mut pooled = false;
         for module in modules {
+            if !leads_down(&module.path) {
+                let problem = format!(
+                    "the module path {:?} leads out of the folder; name a folder beside modules.json",
+                    module.path
+                );
+                return Err(wrong(&path, problem));
+            }
             match module.kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" => {}
                 "Pooling" => {
@@ -89,6 +96,12 @@ impl SentenceFolder {
             )),
         }
     }
+}
+
+/// Whether a path stays in the folder that it is taken from.
+fn leads_down(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn longest(folder: &Path) -> Result<Option<usize>, TaskError> {

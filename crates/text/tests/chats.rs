@@ -138,3 +138,33 @@ fn wrong_settings_are_refused() {
         );
     }
 }
+
+/// What a few characters of a template ask for must not take what memory there is, nor its stack.
+#[test]
+fn templates_that_ask_for_too_much_are_refused() {
+    for template in [
+        "{{ '%99999999999d' | format(7) }}",
+        "{{ '%*d' | format(99999999999, 7) }}",
+        "{{ '{:>99999999999}'.format(7) }}",
+        "{{ 'a\nb' | indent(99999999999) }}",
+        "{{ 'a\nb' | indent(width=99999999999) }}",
+    ] {
+        let found = render(template);
+        assert!(
+            found.contains("it asks for a width of more than 9999"),
+            "{found}"
+        );
+    }
+    let found = render("{% for i in range(9999) %}{{ 'x' * 10000 }}{% endfor %}");
+    assert!(found.contains("longer than 64 MB"), "{found}");
+    assert_eq!(
+        render("{{ '%05d' | format(7) }}{{ 'a' | indent(2, true) }}"),
+        "00007  a"
+    );
+}
+
+#[test]
+fn values_within_values_do_not_end_the_program() {
+    let deep = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    assert_eq!(render(&format!("{deep}done")), "done");
+}

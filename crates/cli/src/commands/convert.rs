@@ -75,8 +75,8 @@ fn copy_companions(from: &Path, to: &Path) -> Result<()> {
         }
         return Ok(());
     }
-    for name in hub::companions() {
-        let (source, target) = (from.join(name), to.join(name));
+    for name in hub::companions(from) {
+        let (source, target) = (from.join(&name), to.join(&name));
         if !source.is_file() {
             continue;
         }

@@ -11,7 +11,7 @@
 mod hypotheses;
 
 use attentive_model::Model;
-use attentive_model::checkpoint::SearchEnd;
+use attentive_model::checkpoint::{MOST_BEAMS, SearchEnd};
 
 use crate::check::{check_rules, padding};
 use crate::filters::penalize_repetition;
@@ -19,9 +19,6 @@ use crate::rules::Place;
 use crate::sequences::Sequences;
 use crate::{GenerationError, Rules, SettingError, StopReason, check_prompt, encode};
 use hypotheses::{Hypotheses, Limits};
-
-/// Beyond this no search is meant, and each beam costs a row of the batch.
-const MOST_BEAMS: usize = 1000;
 
 /// What to search for.
 #[derive(Clone, Debug, PartialEq)]

@@ -244,6 +244,13 @@ fn names_of_the_hub_do_not_lead_out_of_the_cache() {
     model.etag = "../../../outside".to_owned();
     let place = Place::new(model);
     assert!(place.run(REPO).problem().contains(" is no etag"));
+    let mut model = tiny();
+    let modules = br#"[{"path": "../../../outside"}]"#;
+    model
+        .files
+        .insert("modules.json".to_owned(), modules.to_vec());
+    let place = Place::new(model);
+    assert!(place.run(REPO).problem().contains("is no folder's name"));
     let mut model = sharded();
     let index = br#"{"weight_map": {"a": "../../../outside.safetensors"}}"#;
     let name = "model.safetensors.index.json".to_owned();

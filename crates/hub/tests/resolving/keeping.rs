@@ -6,7 +6,7 @@ use super::*;
 fn the_first_run_fetches_and_the_second_does_not() {
     let place = Place::new(tiny());
     let first = place.run(REPO);
-    assert_eq!(first.downloads().len(), 5);
+    assert_eq!(first.downloads().len(), 6);
     assert_eq!(
         first.requests[0],
         "GET /api/models/owner/tiny/revision/main"
@@ -18,10 +18,11 @@ fn the_first_run_fetches_and_the_second_does_not() {
     assert_eq!(
         names(&folder),
         [
-            "1_Pooling",
+            "7_Pooling",
             "config.json",
             "generation_config.json",
             "model.safetensors",
+            "modules.json",
             "tokenizer.json"
         ]
     );
@@ -29,7 +30,7 @@ fn the_first_run_fetches_and_the_second_does_not() {
         std::fs::read(folder.join("model.safetensors")).unwrap(),
         weights(300_000)
     );
-    assert!(folder.join("1_Pooling/config.json").is_file());
+    assert!(folder.join("7_Pooling/config.json").is_file());
     assert_eq!(
         std::fs::read_to_string(repo.join("refs/main")).unwrap(),
         commit
@@ -75,7 +76,7 @@ fn only_what_is_wanted_is_fetched() {
         ["config.json", "generation_config.json", "tokenizer.json"]
     );
     let run = place.run(REPO);
-    assert_eq!(run.downloads().len(), 2, "the rest");
+    assert_eq!(run.downloads().len(), 3, "the rest");
 }
 
 #[test]

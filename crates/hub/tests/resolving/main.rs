@@ -122,7 +122,12 @@ fn tiny() -> Model {
         ("config.json", b"{}"),
         ("generation_config.json", b"{ }"),
         ("tokenizer.json", b"{\"version\": \"1.0\"}"),
-        ("1_Pooling/config.json", b"{\"pooling\": true}"),
+        (
+            "modules.json",
+            br#"[{"path": ""}, {"path": "7_Pooling"}, {"path": "8_Normalize"}]"#,
+        ),
+        ("7_Pooling/config.json", b"{\"pooling\": true}"),
+        ("9_Other/config.json", b"{\"named\": \"by nobody\"}"),
         ("README.md", b"# Tiny"),
         ("pytorch_model.bin", b"older"),
         ("model.safetensors", &weights(300_000)),

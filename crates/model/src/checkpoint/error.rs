@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use attentive_formats::FileError;
+use attentive_formats::{FileError, shown};
 
 /// Why a model folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +111,18 @@ impl fmt::Display for TensorProblems {
         let parts: Vec<String> = kinds
             .iter()
             .filter(|(_, names)| !names.is_empty())
-            // Names come from files, which may hold anything.
-            .map(|(kind, names)| {
-                let list = names.join(", ");
-                format!("{} {kind} ({})", names.len(), list.escape_debug())
-            })
+            .map(|(kind, names)| format!("{} {kind} ({})", names.len(), listed(names)))
             .collect();
         write!(out, "{}", parts.join("; "))
     }
+}
+
+/// The first names of a list, and how many more there are. Names come from files, which may hold anything.
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 10;
+    let mut list: Vec<String> = names.iter().take(MOST).map(|name| shown(name)).collect();
+    if names.len() > MOST {
+        list.push(format!("and {} more", names.len() - MOST));
+    }
+    list.join(", ")
 }

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::CheckpointError;
 use super::json::{read as read_json, typed};
 
+/// The most sequences that a beam search follows. Beyond this no search is meant, and each costs a row of the batch.
+pub const MOST_BEAMS: usize = 1000;
+
 /// Ids with a meaning for generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
@@ -154,6 +157,11 @@ impl GenerationSettings {
                 ));
             }
         };
+        if let Some(beams) = words.num_beams.filter(|it| !(1..=MOST_BEAMS).contains(it)) {
+            return Err(format!(
+                "num_beams: {beams} is out of range; use 1 to {MOST_BEAMS}"
+            ));
+        }
         Ok(Self {
             first: words.forced_bos_token_id,
             last,
@@ -253,6 +261,10 @@ mod tests {
             (
                 json!({ "early_stopping": "maybe" }),
                 "early_stopping: there is no \"maybe\"; use true, false or \"never\"",
+            ),
+            (
+                json!({ "num_beams": 0 }),
+                "num_beams: 0 is out of range; use 1 to 1000",
             ),
             (
                 json!({ "num_beams": -1 }),

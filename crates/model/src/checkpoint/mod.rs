@@ -40,6 +40,7 @@ mod save;
 mod t5;
 mod table;
 mod tensor_file;
+mod their_key;
 mod transfo_xl;
 mod vit;
 mod windows;
@@ -53,7 +54,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
-pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
+pub use generation::{GenerationSettings, MOST_BEAMS, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{
@@ -68,6 +69,7 @@ pub use tensor_file::{TensorFile, write_tensors};
 
 use crate::{FeedForwardConfig, Model, ModelConfig, parameters, replace_parameters};
 use table::{Names, Row, Table};
+use their_key::in_their_words;
 
 /// How one family of models is written down by Hugging Face.
 struct Format {
@@ -343,7 +345,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
         .map_err(|problem| wrong(&path, problem))?;
     config
         .validate()
-        .map_err(|error| wrong(&path, error.to_string()))?;
+        .map_err(|error| wrong(&path, in_their_words(&words, &error)))?;
     let (special, generation) = generation::read(folder, &words)?;
     let names = format.names(architecture, &config, &words);
     let description = Description {

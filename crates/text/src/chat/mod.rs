@@ -1,5 +1,6 @@
 //! Chat templates: turns a conversation into the text that a model was trained on, by the Jinja template of its folder.
 
+mod bounds;
 mod dates;
 mod python;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use bounds::BoundedText;
 use minijinja::value::Value as JinjaValue;
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde::{Deserialize, Serialize};
@@ -145,9 +147,11 @@ impl ChatTemplates {
             tools => JinjaValue::from(()),
             documents => JinjaValue::from(()),
         };
+        let mut text = BoundedText::default();
         template
-            .render(values)
-            .map_err(|error| failed(sentence(&error)))
+            .render_captured_to(values, &mut text)
+            .map_err(|error| failed(sentence(&error)))?;
+        Ok(text.into_text())
     }
 }
 
@@ -162,7 +166,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_fuel(Some(FUEL));
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    bounds::set(&mut environment);
     environment.add_filter("tojson", python::to_json);
     environment.add_function(
         "raise_exception",
@@ -179,6 +183,8 @@ fn environment(now: SystemTime) -> Environment<'static> {
 /// What went wrong and in which line, without line breaks.
 fn sentence(error: &Error) -> String {
     let what = match error.detail() {
+        // The text is the only thing that is written.
+        _ if error.kind() == ErrorKind::WriteFailure => bounds::too_long(),
         Some(detail) if error.kind() == ErrorKind::InvalidOperation => detail.to_owned(),
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),

@@ -1,0 +1,76 @@
+//! Our settings by the keys that a config.json has for them, for messages: who wrote `hidden_size` looks for that.
+
+use serde_json::Value;
+
+use crate::ConfigError;
+
+/// A setting, of a block where it is one's, and the keys that families have for it.
+#[rustfmt::skip] // A table is read in columns.
+const KEYS: &[(&str, &[&str])] = &[
+    ("vocabulary",                &["vocab_size"]),
+    ("length",                    &["max_position_embeddings", "n_positions", "max_position", "mem_len"]),
+    ("width",                     &["hidden_size", "n_embd", "d_model", "dim"]),
+    ("repeat",                    &["num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"]),
+    ("order",                     &["num_hidden_layers"]),
+    ("attention.heads",           &["num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "encoder_attention_heads"]),
+    ("cross.heads",               &["decoder_attention_heads", "num_heads", "num_attention_heads"]),
+    ("attention.key_value_heads", &["num_key_value_heads"]),
+    ("attention.head_width",      &["head_dim", "d_kv", "d_head", "attention_head_size"]),
+    ("attention.window",          &["sliding_window", "attention_window"]),
+    ("feed_forward.hidden_width", &["intermediate_size", "n_inner", "hidden_dim", "d_ff", "d_inner", "decoder_ffn_dim", "encoder_ffn_dim"]),
+    ("feed_forward.experts",      &["num_local_experts"]),
+    ("feed_forward.chosen",       &["num_experts_per_tok"]),
+    ("norm.epsilon",              &["layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon"]),
+    ("final_norm.epsilon",        &["layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon"]),
+    ("patches.size",              &["patch_size"]),
+    ("patches.height",            &["image_size"]),
+    ("patches.width",             &["image_size"]),
+    ("patches.channels",          &["num_channels"]),
+];
+
+/// The sentence about a setting, with the key of the file where it has one that surely means it.
+pub(super) fn in_their_words(words: &Value, error: &ConfigError) -> String {
+    let ConfigError { field, problem } = error;
+    let within = field.strip_prefix("encoder.").unwrap_or(field);
+    let of_block = within.strip_prefix("blocks.");
+    let of_block = of_block.and_then(|path| Some(path.split_once('.')?.1));
+    let setting = of_block.unwrap_or(within);
+    let there = |key: &&&str| words.get(**key).is_some();
+    let mut rows = KEYS.iter().filter(|(ours, _)| *ours == setting);
+    let key = rows.find_map(|(_, keys)| keys.iter().find(there));
+    match key {
+        Some(key) => format!("{key} (here {field}): {problem}"),
+        None => format!("{field}: {problem}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_called_what_the_file_calls_them() {
+        let words = json!({ "n_embd": 0, "n_head": 7, "encoder_layers": 2 });
+        for (field, expected) in [
+            ("width", "n_embd (here width): no"),
+            (
+                "blocks.0.attention.heads",
+                "n_head (here blocks.0.attention.heads): no",
+            ),
+            ("embedding.width", "embedding.width: no"),
+            (
+                "encoder.blocks.0.repeat",
+                "encoder_layers (here encoder.blocks.0.repeat): no",
+            ),
+            ("positions", "positions: no"),
+        ] {
+            let error = ConfigError {
+                field: field.to_owned(),
+                problem: "no".to_owned(),
+            };
+            assert_eq!(in_their_words(&words, &error), expected);
+        }
+    }
+}

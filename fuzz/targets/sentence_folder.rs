@@ -1,0 +1,2 @@
+#![no_main]
+attentive_fuzz_targets::fuzz!("sentence_folder");

@@ -6,6 +6,7 @@ mod hub;
 mod program;
 mod resume;
 mod screens;
+mod settings;
 mod tasks;
 mod tokenize;
 mod training;

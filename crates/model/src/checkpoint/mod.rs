@@ -51,7 +51,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
-pub use generation::{GenerationSettings, SearchEnd, SpecialTokens};
+pub use generation::{Bias, EndPull, GenerationSettings, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{Outputs, Wanted, forward, inputs_of};

@@ -3,6 +3,7 @@
 mod forward;
 mod gguf;
 mod hub;
+mod marian;
 mod program;
 mod resume;
 mod screens;

@@ -130,27 +130,22 @@ pub struct Generate {
     pub max_tokens: Option<usize>,
     #[command(flatten)]
     pub search: SearchArguments,
-    /// How many of the texts that a search found are printed, best first [default: 1]
+    /// How many of the texts that a search found are printed, best first [default: the model's, or 1]
     #[arg(long = "return", value_name = "N", allow_negative_numbers = true)]
     pub returned: Option<usize>,
-    /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token [default: 0.8, or 0 for an
-    /// encoder-decoder unless other options of sampling are given]
+    /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token [default: the model's, or 0.8,
+    /// or 0 for an encoder-decoder unless other options of sampling are given]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
-    /// Choose among the K likeliest tokens
+    /// Choose among the K likeliest tokens [default: the model's]
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
-    /// Choose among the likeliest tokens that together have probability P
+    /// Choose among the likeliest tokens that together have probability P [default: the model's]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f64>,
-    /// Makes tokens that already occurred less likely; 1 leaves them
-    #[arg(
-        long,
-        value_name = "R",
-        default_value_t = 1.0,
-        allow_negative_numbers = true
-    )]
-    pub repetition_penalty: f64,
+    /// Makes tokens that already occurred less likely; 1 leaves them [default: the model's, or 1]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<f64>,
     /// A string that ends the text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,

@@ -1,6 +1,6 @@
 //! From arguments and what a model folder says to the settings of a search.
 
-use attentive::generation::{BeamConfig, Rules, SearchEnd};
+use attentive::generation::{BeamConfig, Changes, Rules, SearchEnd};
 use attentive::model::checkpoint::{Description, GenerationSettings};
 
 use crate::arguments::{EarlyStopping, SearchArguments};
@@ -31,7 +31,10 @@ pub fn beam_config(
             .or(settings.length_penalty)
             .unwrap_or(1.0),
         end: end.or(settings.search_end).unwrap_or_default(),
-        repetition_penalty: 1.0,
+        changes: match settings.renormalized {
+            Some(true) => Changes::Shared,
+            _ => Changes::Lost,
+        },
         possible: None,
         rules,
     }

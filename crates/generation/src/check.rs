@@ -35,6 +35,7 @@ pub fn check_tokenizer(
 
 /// Whether the model can make texts by these rules.
 pub(crate) fn check_rules(model: &Model, rules: &Rules) -> Result<(), GenerationError> {
+    rules.validate()?;
     let config = model.config();
     if config.role != Role::Causal || config.head.words().is_none() {
         return Err(GenerationError::NoDecoder);

@@ -45,6 +45,48 @@ pub fn top_p(logits: &mut [f32], probability: f64) {
     }
 }
 
+/// Keeps tokens that have at least this part of the likeliest's probability. Nguyen et al. 2024.
+pub fn min_p(logits: &mut [f32], part: f64) {
+    let probabilities = softmax(logits);
+    let largest = probabilities.iter().copied().fold(0.0, f64::max);
+    for (score, probability) in logits.iter_mut().zip(probabilities) {
+        // The likeliest is kept whatever the part.
+        if probability < part * largest {
+            *score = f32::NEG_INFINITY;
+        }
+    }
+}
+
+/// Keeps tokens whose surprise is nearest to what is expected, until they together reach the probability. Meister et al. 2022.
+pub fn typical_p(logits: &mut [f32], probability: f64) {
+    if probability >= 1.0 {
+        return;
+    }
+    let probabilities = softmax(logits);
+    let surprise = |id: usize| -probabilities[id].ln();
+    let possible = (0..logits.len()).filter(|id| probabilities[*id] > 0.0);
+    let mut order: Vec<usize> = possible.collect();
+    let expected: f64 = order
+        .iter()
+        .map(|id| probabilities[*id] * surprise(*id))
+        .sum();
+    let strangeness = |id: usize| (surprise(id) - expected).abs();
+    order.sort_by(|a, b| strangeness(*a).total_cmp(&strangeness(*b)));
+    let mut sum = 0.0;
+    let crossing = order.iter().position(|id| {
+        sum += probabilities[*id];
+        sum >= probability
+    });
+    let Some(last) = crossing.map(|place| strangeness(order[place])) else {
+        return;
+    };
+    for id in order {
+        if strangeness(id) > last {
+            logits[id] = f32::NEG_INFINITY;
+        }
+    }
+}
+
 /// The probabilities that the scores stand for.
 pub(crate) fn softmax(logits: &[f32]) -> Vec<f64> {
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -81,6 +81,7 @@ pub fn generate(
         // A model may have spare entries at the end of its vocabulary, which stand for no text.
         logits[possible..].fill(f32::NEG_INFINITY);
         let place = Place {
+            source: prompt,
             seen: session.ids(),
             made: generated.ids.len(),
             most,
@@ -89,7 +90,7 @@ pub fn generate(
         if logits.iter().all(|score| *score == f32::NEG_INFINITY) {
             return Err(GenerationError::NothingAllowed);
         }
-        let id = config.sampling.choose(logits, session.ids())?;
+        let id = config.sampling.choose(logits, session.ids().len())?;
         if config.rules.end.contains(&id) {
             generated.reason = StopReason::End;
             break;

@@ -11,14 +11,14 @@ mod sequences;
 mod session;
 mod stop;
 
-pub use beams::{Beam, BeamConfig, beam_search};
+pub use beams::{Beam, BeamConfig, Changes, beam_search};
 pub use check::{check, check_prompt, check_tokenizer};
 pub use error::{GenerationError, SettingError};
-pub use filters::{penalize_repetition, top_k, top_p};
+pub use filters::{min_p, penalize_repetition, top_k, top_p, typical_p};
 pub use generate::{Generated, GenerationConfig, Piece, StopReason, generate};
 pub use rules::Rules;
 pub use sampling::Sampling;
 pub use session::{Session, encode};
 pub use stop::StopStrings;
 
-pub use attentive_model::checkpoint::SearchEnd;
+pub use attentive_model::checkpoint::{Bias, EndPull, SearchEnd};

@@ -1,10 +1,15 @@
 //! What a model's files ask of every text, however its tokens are chosen: how it begins and ends, and what may not occur.
 //! Each rule after Hugging Face's definition.
 
-use attentive_model::checkpoint::{GenerationSettings, SpecialTokens};
+use attentive_model::checkpoint::{
+    Bias, CheckpointError, EndPull, GenerationSettings, SpecialTokens,
+};
+
+use crate::SettingError;
+use crate::filters::penalize_repetition;
 
 /// Rules for the tokens that are made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// What a decoder that looks at an encoder starts with. It is not part of the text.
     pub start: Option<u32>,
@@ -20,13 +25,29 @@ pub struct Rules {
     pub fewest_tokens: usize,
     /// No so many tokens in a row occur twice. Paulus et al. 2017.
     pub no_repeat: Option<usize>,
+    /// No so many tokens in a row are those of the source, or of the prompt.
+    pub no_repeat_of_source: Option<usize>,
+    /// Divides the scores of tokens that already occurred. Keskar et al. 2019.
+    pub repetition_penalty: Option<f64>,
+    /// Multiplies the scores of the tokens of the source, or of the prompt.
+    pub source_boost: Option<f64>,
     /// Tokens, or several in a row, that never occur.
     pub forbidden: Vec<Vec<u32>>,
+    /// Tokens that never occur.
+    pub suppressed: Vec<u32>,
+    /// Tokens that do not come first, or after `first`.
+    pub suppressed_first: Vec<u32>,
+    /// What is added to the scores of tokens.
+    pub biases: Vec<Bias>,
+    /// How the end becomes likelier in long texts.
+    pub end_pull: Option<EndPull>,
 }
 
 /// Where in a text the next token stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
+    /// What the encoder read, or the prompt.
+    pub source: &'a [u32],
     /// All tokens before it, with the prompt or the decoder's start.
     pub seen: &'a [u32],
     /// How many of them were made.
@@ -44,51 +65,76 @@ impl Rules {
         }
     }
 
-    /// The rules of a model folder for texts that follow so many tokens.
+    /// The rules of a model folder for texts that follow so many tokens; an error where a setting of the folder would make
+    /// other texts than these rules do.
     pub fn of_folder(
         special: &SpecialTokens,
         settings: &GenerationSettings,
         before: usize,
-    ) -> Self {
+    ) -> Result<Self, CheckpointError> {
+        settings.check()?;
         let shortest = settings.shortest.unwrap_or(0).saturating_sub(before);
-        Self {
+        Ok(Self {
             start: special.decoder_start.or(special.beginning),
             padding: special.padding,
             end: special.end.clone(),
             first: settings.first,
             last: settings.last.clone(),
             fewest_tokens: settings.fewest_tokens.unwrap_or(0).max(shortest),
-            no_repeat: settings.no_repeat,
+            no_repeat: settings.no_repeat.filter(|size| *size > 0),
+            no_repeat_of_source: settings.no_repeat_of_source.filter(|size| *size > 0),
+            repetition_penalty: settings.repetition_penalty,
+            source_boost: settings.source_boost,
             forbidden: settings.forbidden.clone(),
-        }
+            suppressed: settings.suppressed.clone(),
+            suppressed_first: settings.suppressed_first.clone(),
+            biases: settings.biases.clone(),
+            end_pull: settings.end_pull,
+        })
     }
 
-    /// Gives tokens that may not come next a score of minus infinity.
+    /// Whether every number is in its range.
+    pub fn validate(&self) -> Result<(), SettingError> {
+        let fits = |value: f64| value > 0.0 && value.is_finite();
+        let [penalty, boost] =
+            [self.repetition_penalty, self.source_boost].map(|it| it.unwrap_or(1.0));
+        let factor = self.end_pull.map_or(1.0, |it| it.factor);
+        SettingError::first([
+            ("repetition-penalty", penalty, fits(penalty), "more than 0"),
+            ("source-boost", boost, fits(boost), "more than 0"),
+            ("end-pull", factor, fits(factor), "more than 0"),
+        ])
+    }
+
+    /// Changes the scores of the next token, in the order of Hugging Face. Tokens that may not come get minus infinity.
     pub(crate) fn apply(&self, scores: &mut [f32], place: Place) {
         let seen = place.seen;
-        let mut forbid = |id: u32| {
-            if let Some(score) = scores.get_mut(id as usize) {
-                *score = f32::NEG_INFINITY;
+        for bias in &self.biases {
+            if let Some(last) = completed(&bias.ids, seen)
+                && let Some(score) = scores.get_mut(last as usize)
+            {
+                *score += bias.bias as f32;
             }
-        };
-        if let Some(size) = self.no_repeat.filter(|size| seen.len() >= *size) {
-            let tail = &seen[seen.len() + 1 - size..];
-            let windows = seen.windows(size);
-            windows
-                .filter_map(|window| window.split_last())
-                .filter(|(_, before)| *before == tail)
-                .for_each(|(next, _)| forbid(*next));
+        }
+        penalize_repetition(scores, place.source, 1.0 / self.source_boost.unwrap_or(1.0));
+        penalize_repetition(scores, seen, self.repetition_penalty.unwrap_or(1.0));
+        for (size, text) in [
+            (self.no_repeat, seen),
+            (self.no_repeat_of_source, place.source),
+        ] {
+            if let Some(size) = size {
+                forbid_repeats(scores, size, text, seen);
+            }
         }
         for words in &self.forbidden {
             // Whoever forbids the end means a text without one, which no model can be made to write.
             let is_end = matches!(words.as_slice(), [one] if self.end.contains(one));
-            match words.split_last() {
-                Some((last, before)) if !is_end && seen.ends_with(before) => forbid(*last),
-                _ => {}
+            if let Some(last) = completed(words, seen).filter(|_| !is_end) {
+                forbid(scores, &[last]);
             }
         }
         if place.made < self.fewest_tokens {
-            self.end.iter().for_each(|id| forbid(*id));
+            forbid(scores, &self.end);
         }
         if let (Some(first), 1) = (self.first, seen.len()) {
             force(scores, &[first]);
@@ -96,13 +142,58 @@ impl Rules {
         if !self.last.is_empty() && place.made + 1 == place.most {
             force(scores, &self.last);
         }
+        if let Some(pull) = self.end_pull.filter(|pull| place.made > pull.after) {
+            let growth = pull.factor.powf((place.made - pull.after) as f64) - 1.0;
+            for id in &self.end {
+                if let Some(score) = scores.get_mut(*id as usize).filter(|it| it.is_finite()) {
+                    *score += (f64::from(score.abs()) * growth) as f32;
+                }
+            }
+        }
+        forbid(scores, &self.suppressed);
+        let before = seen.len() - place.made;
+        let forced = usize::from(before == 1 && self.first.is_some());
+        if place.made == forced {
+            forbid(scores, &self.suppressed_first);
+        }
     }
 
     /// The tokens that the rules put somewhere, with what for.
     pub(crate) fn put(&self) -> impl Iterator<Item = (&'static str, u32)> {
         let first = self.first.map(|id| ("the first token", id));
         let last = self.last.iter().map(|id| ("the last token", *id));
-        first.into_iter().chain(last)
+        let biased = self.biases.iter().flat_map(|it| &it.ids);
+        let biased = biased.map(|id| ("a token with a bias", *id));
+        first.into_iter().chain(last).chain(biased)
+    }
+}
+
+/// The last of some tokens in a row, if the others stand last in what was seen.
+fn completed(words: &[u32], seen: &[u32]) -> Option<u32> {
+    let (last, before) = words.split_last()?;
+    seen.ends_with(before).then_some(*last)
+}
+
+/// Forbids tokens that would end so many in a row that are in `text` already.
+fn forbid_repeats(scores: &mut [f32], size: usize, text: &[u32], seen: &[u32]) {
+    if seen.len() + 1 < size {
+        return;
+    }
+    let tail = &seen[seen.len() + 1 - size..];
+    for window in text.windows(size) {
+        if let Some((next, before)) = window.split_last()
+            && before == tail
+        {
+            forbid(scores, &[*next]);
+        }
+    }
+}
+
+fn forbid(scores: &mut [f32], ids: &[u32]) {
+    for id in ids {
+        if let Some(score) = scores.get_mut(*id as usize) {
+            *score = f32::NEG_INFINITY;
+        }
     }
 }
 
@@ -121,7 +212,16 @@ mod tests {
     /// Which of eight tokens may follow.
     fn allowed(rules: &Rules, seen: &[u32], made: usize, most: usize) -> Vec<usize> {
         let mut scores = [0.5; 8];
-        rules.apply(&mut scores, Place { seen, made, most });
+        let source = &[4, 5];
+        rules.apply(
+            &mut scores,
+            Place {
+                source,
+                seen,
+                made,
+                most,
+            },
+        );
         let scores = scores.iter().enumerate();
         scores
             .filter(|(_, score)| score.is_finite())
@@ -173,5 +273,23 @@ mod tests {
         check(rules.clone(), &[0, 3], &[0, 1, 3, 4, 5, 6]);
         check(rules.clone(), &[0, 3, 4], &[0, 1, 2, 3, 4, 5, 6, 7]);
         check(rules, &[0, 3, 4, 4, 4, 4], &[2, 7]);
+    }
+
+    #[test]
+    fn tokens_of_the_source_and_at_the_beginning_can_be_ruled_out() {
+        let rules = Rules {
+            no_repeat_of_source: Some(2),
+            suppressed: vec![7, 9],
+            suppressed_first: vec![0],
+            ..Rules::default()
+        };
+        check(rules.clone(), &[3], &[1, 2, 3, 4, 5, 6]);
+        check(rules.clone(), &[3, 4], &[0, 1, 2, 3, 4, 6]);
+        let forced = Rules {
+            first: Some(3),
+            ..rules
+        };
+        check(forced.clone(), &[2], &[3]);
+        check(forced, &[2, 3], &[1, 2, 3, 4, 5, 6]);
     }
 }

@@ -1,11 +1,15 @@
 //! Choosing the next token from its scores.
 
+use attentive_model::checkpoint::{CheckpointError, GenerationSettings};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::filters::{penalize_repetition, softmax, top_k, top_p};
+use crate::filters::{min_p, softmax, top_k, top_p, typical_p};
 use crate::{GenerationError, SettingError};
+
+/// Among how many tokens Hugging Face draws where a folder does not say.
+const TOP_K: usize = 50;
 
 /// The last byte of the generators' keys: tells these draws from those of other purposes with the same seed, such as
 /// the windows of training (1) and the weights and dropout (0).
@@ -20,8 +24,10 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// Only the most likely tokens that together reach this probability are candidates.
     pub top_p: Option<f64>,
-    /// Divides the scores of tokens that already occurred; one leaves them.
-    pub repetition_penalty: f64,
+    /// Only tokens that have this part of the likeliest's probability are candidates.
+    pub min_p: Option<f64>,
+    /// Only the most typical tokens that together reach this probability are candidates.
+    pub typical_p: Option<f64>,
     /// Where the randomness starts.
     pub seed: u64,
 }
@@ -32,7 +38,8 @@ impl Default for Sampling {
             temperature: 1.0,
             top_k: None,
             top_p: None,
-            repetition_penalty: 1.0,
+            min_p: None,
+            typical_p: None,
             seed: 0,
         }
     }
@@ -45,6 +52,24 @@ impl Sampling {
             temperature: 0.0,
             ..Self::default()
         }
+    }
+
+    /// How a folder wants tokens to be chosen, with Hugging Face's defaults where it wants them drawn; none if it does not
+    /// say.
+    pub fn of_folder(settings: &GenerationSettings) -> Result<Option<Self>, CheckpointError> {
+        match settings.drawn {
+            None => return Ok(None),
+            Some(false) => return Ok(Some(Self::greedy())),
+            Some(true) => settings.check_drawing()?,
+        }
+        Ok(Some(Self {
+            temperature: settings.temperature.unwrap_or(1.0),
+            top_k: Some(settings.top_k.unwrap_or(TOP_K)).filter(|count| *count > 0),
+            top_p: settings.top_p.filter(|it| *it < 1.0),
+            min_p: settings.min_p,
+            typical_p: settings.typical_p.filter(|it| *it < 1.0),
+            seed: 0,
+        }))
     }
 
     /// Whether every setting is in its range.
@@ -70,26 +95,34 @@ impl Sampling {
                 "more than 0 and at most 1",
             ),
             (
-                "repetition-penalty",
-                self.repetition_penalty,
-                positive(self.repetition_penalty),
-                "more than 0",
+                "min-p",
+                self.min_p.unwrap_or(0.0),
+                self.min_p.is_none_or(|p| (0.0..=1.0).contains(&p)),
+                "0 to 1",
+            ),
+            (
+                "typical-p",
+                self.typical_p.unwrap_or(1.0),
+                self.typical_p.is_none_or(|p| p > 0.0 && p <= 1.0),
+                "more than 0 and at most 1",
             ),
         ])
     }
 
-    /// The next token, given its scores and all tokens before it. A function of the seed and of how many there are.
+    /// The next token, given its scores and how many tokens stand before it. A function of these and of the seed.
     ///
     /// A score of minus infinity forbids a token; scores that are not numbers are an error.
-    pub fn choose(&self, mut logits: Vec<f32>, seen: &[u32]) -> Result<u32, GenerationError> {
-        penalize_repetition(&mut logits, seen, self.repetition_penalty);
-        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        if !largest.is_finite() || logits.iter().any(|score| score.is_nan()) {
-            return Err(GenerationError::NotANumber);
-        }
+    pub fn choose(&self, logits: Vec<f32>, position: usize) -> Result<u32, GenerationError> {
         if self.temperature == 0.0 {
+            largest(&logits)?;
             return Ok(highest(&logits));
         }
+        Ok(self.draw(&self.probabilities(logits)?, position))
+    }
+
+    /// With which probability each token is drawn, given their scores and a temperature that is not zero.
+    pub fn probabilities(&self, mut logits: Vec<f32>) -> Result<Vec<f64>, GenerationError> {
+        let largest = largest(&logits)?;
         for score in &mut logits {
             // Relative to the largest, so that no temperature makes a score overflow.
             *score = ((f64::from(*score) - f64::from(largest)) / self.temperature) as f32;
@@ -100,7 +133,13 @@ impl Sampling {
         if let Some(probability) = self.top_p {
             top_p(&mut logits, probability);
         }
-        Ok(self.draw(&softmax(&logits), seen.len()))
+        if let Some(part) = self.min_p {
+            min_p(&mut logits, part);
+        }
+        if let Some(probability) = self.typical_p {
+            typical_p(&mut logits, probability);
+        }
+        Ok(softmax(&logits))
     }
 
     fn draw(&self, probabilities: &[f64], position: usize) -> u32 {
@@ -121,6 +160,15 @@ impl Sampling {
             }
         }
         last_possible as u32
+    }
+}
+
+/// The largest score, if all are numbers.
+fn largest(logits: &[f32]) -> Result<f32, GenerationError> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    match largest.is_finite() && !logits.iter().any(|score| score.is_nan()) {
+        true => Ok(largest),
+        false => Err(GenerationError::NotANumber),
     }
 }
 
@@ -145,7 +193,7 @@ mod tests {
         let logits = [0.2f32, 0.5, 0.3].map(f32::ln).to_vec();
         let mut counts = [0i32; 3];
         for position in 0..3000 {
-            let id = sampling.choose(logits.clone(), &vec![9; position]);
+            let id = sampling.choose(logits.clone(), position);
             counts[id.unwrap() as usize] += 1;
         }
         for (count, expected) in counts.iter().zip([600, 1500, 900]) {
@@ -171,7 +219,7 @@ mod tests {
                 ..Sampling::default()
             },
         ] {
-            let id = sampling.choose(logits.clone(), &[]).unwrap();
+            let id = sampling.choose(logits.clone(), 0).unwrap();
             assert_eq!(id, 1, "{sampling:?}");
         }
     }
@@ -184,7 +232,7 @@ mod tests {
                 ..Sampling::default()
             };
             let logits = vec![f32::MIN, f32::MAX, f32::NEG_INFINITY];
-            let id = sampling.choose(logits, &[]).unwrap();
+            let id = sampling.choose(logits, 0).unwrap();
             assert!(id < 2 && (id == 1 || temperature > 1.0), "{temperature}");
         }
     }
@@ -193,7 +241,7 @@ mod tests {
     fn scores_that_are_not_numbers_are_an_error() {
         for sampling in [Sampling::greedy(), Sampling::default()] {
             for bad in [f32::NAN, f32::INFINITY] {
-                let chosen = sampling.choose(vec![1.0, bad, 2.0], &[]);
+                let chosen = sampling.choose(vec![1.0, bad, 2.0], 0);
                 assert!(matches!(chosen, Err(GenerationError::NotANumber)));
             }
         }

@@ -1,6 +1,6 @@
 //! Beam search against trying all texts, and with every kind of cache: rows that change places keep what is theirs.
 
-use attentive_generation::{Beam, BeamConfig, Rules, SearchEnd, StopReason, beam_search};
+use attentive_generation::{Beam, BeamConfig, Changes, Rules, SearchEnd, StopReason, beam_search};
 use attentive_model::{Extras, Input, Model, ModelConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 
@@ -25,7 +25,7 @@ fn config(beams: usize, max_tokens: usize) -> BeamConfig {
         returned: beams,
         length_penalty: 1.0,
         end: SearchEnd::Impossible,
-        repetition_penalty: 1.0,
+        changes: Changes::Lost,
         possible: None,
         rules: Rules::ending(vec![END]),
     }
@@ -118,10 +118,10 @@ fn every_kind_of_cache_follows_its_beams() {
 fn rules_hold_for_every_text() {
     let model = model(r#"{ "kind": "full", "heads": 2 }"#, 19);
     let mut config = BeamConfig {
-        repetition_penalty: 1.5,
         possible: Some(17),
         ..config(5, 12)
     };
+    config.rules.repetition_penalty = Some(1.5);
     config.rules.no_repeat = Some(2);
     config.rules.fewest_tokens = 4;
     config.rules.forbidden = vec![vec![6]];

@@ -59,11 +59,14 @@ impl Tokenizer {
         truncation: Option<Truncation>,
     ) -> Result<Encoded, TextError> {
         self.refuse_unknown(text)?;
+        let [(code, text)] = self.without_codes([text]);
         let encoding = self
             .inner()
             .encode_char_offsets(text, true)
             .map_err(TextError::tokenizer)?;
-        self.finish(Encoded::of(&encoding, [text, ""]), false, truncation)
+        let encoded = Encoded::of(&encoding, [text, ""]);
+        let encoded = self.with_codes(encoded, encoding.get_tokens(), &[code]);
+        self.finish(encoded, false, truncation)
     }
 
     /// Two texts with the special tokens around and between them, cut if `truncation` says so.
@@ -75,11 +78,14 @@ impl Tokenizer {
     ) -> Result<Encoded, TextError> {
         self.refuse_unknown(first)?;
         self.refuse_unknown(second)?;
+        let [(one, first), (two, second)] = self.without_codes([first, second]);
         let encoding = self
             .inner()
             .encode_char_offsets((first, second), true)
             .map_err(TextError::tokenizer)?;
-        self.finish(Encoded::of(&encoding, [first, second]), true, truncation)
+        let encoded = Encoded::of(&encoding, [first, second]);
+        let encoded = self.with_codes(encoded, encoding.get_tokens(), &[one, two]);
+        self.finish(encoded, true, truncation)
     }
 
     fn finish(

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use attentive_text::{
-    Encoded, PadTo, SpecialToken, TextError, Tokenizer, Truncation, TruncationStrategy, WhichText,
+    Encoded, PadTo, SpecialToken, TextError, TextStream, Tokenizer, Truncation, TruncationStrategy,
+    WhichText,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,6 +18,9 @@ struct Expected {
     pairs: Vec<Pair>,
     truncations: Vec<Cut>,
     paddings: Vec<Padding>,
+    /// Ids that no text of these has.
+    #[serde(default)]
+    decodings: Vec<Decoding>,
 }
 
 #[derive(Deserialize)]
@@ -35,6 +39,12 @@ struct Sentence {
     decoded: String,
     #[serde(flatten)]
     row: Row,
+}
+
+#[derive(Deserialize)]
+struct Decoding {
+    ids: Vec<u32>,
+    decoded: String,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +120,17 @@ fn check(name: &str) {
     }
     for padding in &expected.paddings {
         check_padding(name, &tokenizer, padding);
+    }
+    for Decoding { ids, decoded } in &expected.decodings {
+        assert_eq!(
+            tokenizer.decode(ids).expect("decoding"),
+            *decoded,
+            "{name}: {ids:?}"
+        );
+        let mut stream = TextStream::new(&tokenizer);
+        let pieces = ids.iter().map(|id| stream.push(*id).expect("decoding"));
+        let pieces: String = pieces.collect();
+        assert_eq!(pieces + &stream.finish(), *decoded, "{name}: {ids:?}");
     }
 }
 
@@ -227,6 +248,7 @@ folders!(
     gpt2,
     llama,
     llama_new,
+    marian,
     reformer,
     roberta,
     t5,

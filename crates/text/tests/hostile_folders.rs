@@ -70,7 +70,7 @@ fn broken_word_pieces() {
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[UNK]\n", "unk\n"), @r#"DIR/vocab.txt cannot be used (the unknown token "[UNK]" is not in it); download or export the tokenizer again"#);
     insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "\"do_lower_case\": false,", ""), @"the tokenizer of DIR cannot be built for certain (vocab.txt has words with capital letters, and tokenizer_config.json does not say `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json");
     insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "false,", "3,"), @"DIR/tokenizer_config.json cannot be used (`do_lower_case` is not true or false); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "roformer", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "roformer", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
     insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "{", "{ 5"), @"DIR/tokenizer_config.json cannot be used (it is not JSON: key must be a string at line 1 column 3); download or export the tokenizer again");
 }
 
@@ -125,13 +125,25 @@ fn what_is_not_said_is_not_guessed() {
         "tokenizer_config.json",
         r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "PreTrainedTokenizerFast", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "PreTrainedTokenizerFast", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"tokenizer_class": "BertTokenizer"}"#,
     );
     insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (its tokenizer needs a vocab.txt, which is not there); add its tokenizer.json or complete its tokenizer_config.json");
+}
+
+#[test]
+fn broken_sources() {
+    let folder = copy("marian");
+    remove(&folder, &["source.spm"]);
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (its tokenizer needs a source.spm, which is not there); add its tokenizer.json or complete its tokenizer_config.json");
+    let folder = copy("marian");
+    write(&folder, "source.spm", "no model");
+    assert!(sentence(&folder).starts_with("DIR/source.spm cannot be used"));
+    insta::assert_snapshot!(edited("marian", "vocab.json", "<unk>", "<unknown>"), @"DIR/vocab.json cannot be used (it has no <unk>); download or export the tokenizer again");
+    insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"the tokenizer of DIR cannot be built for certain (`separate_vocabs` is true, and only vocabularies that both languages share can be read); add its tokenizer.json or complete its tokenizer_config.json");
 }
 
 /// Text that walks through tables: every rule of the test models, and more.

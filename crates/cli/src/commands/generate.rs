@@ -1,18 +1,18 @@
 //! `attentive generate MODEL`
 
+mod options;
 mod write;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use attentive::companions;
 use attentive::generation::{
-    BeamConfig, GenerationConfig, Rules, Sampling, check, check_prompt, check_tokenizer,
+    BeamConfig, GenerationConfig, Rules, check, check_prompt, check_tokenizer,
 };
 use attentive::hub::Wanted;
-use attentive::model::{Model, checkpoint};
+use attentive::model::checkpoint;
 use attentive::text::{ChatEnd, ChatMessage, Tokenizer};
 
 use crate::arguments::Generate;
@@ -20,6 +20,7 @@ use crate::failure::Usage;
 use crate::input::standard_input;
 use crate::model_folder;
 use crate::search::{beam_config, most_tokens};
+use options::{beams, check_options, check_search_options, returned, sampling};
 use write::{Task, write_found, write_sampled};
 
 /// Continues a text, streaming it, or searches for the likeliest one.
@@ -44,12 +45,10 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     // A decoder that looks at an encoder begins with one token.
     let before = if has_encoder { 1 } else { prompt.len() };
     let settings = &description.generation;
-    let rules = Rules::of_folder(&description.special, settings, before);
+    let mut rules = Rules::of_folder(&description.special, settings, before)?;
+    rules.repetition_penalty = arguments.repetition_penalty.or(rules.repetition_penalty);
     let max_tokens = most_tokens(arguments.max_tokens, settings, before);
-    let of_folder = settings
-        .beams
-        .filter(|_| sampling_option(&arguments).is_none());
-    let beams = arguments.search.beams.or(of_folder).unwrap_or(1);
+    let beams = beams(&arguments, settings)?;
     check_tokenizer(&model, tokenizer.as_ref())?;
     let task = Task {
         model: &model,
@@ -60,10 +59,10 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         as_json: arguments.json,
     };
     if beams == 1 {
-        check_search_options(&arguments)?;
+        check_search_options(&arguments, settings)?;
         let config = GenerationConfig {
             max_tokens,
-            sampling: sampling(&arguments, &model),
+            sampling: sampling(&arguments, settings, has_encoder)?,
             stop: arguments.stop,
             rules,
         };
@@ -77,8 +76,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         return Err(Usage(sentence.to_owned()).into());
     }
     let config = BeamConfig {
-        returned: arguments.returned.unwrap_or(1),
-        repetition_penalty: arguments.repetition_penalty,
+        returned: returned(&arguments, settings),
         possible: tokenizer.as_ref().map(Tokenizer::vocabulary),
         ..beam_config(&arguments.search, &description, beams, max_tokens, rules)
     };
@@ -86,78 +84,6 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     check_prompt(&model, &prompt)?;
     write_found(&task, &config)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn sampling(arguments: &Generate, model: &Model) -> Sampling {
-    // What an encoder reads mostly asks for one right answer.
-    let careful = model.config().encoder.is_some() && sampling_option(arguments).is_none();
-    let temperature = if careful { 0.0 } else { 0.8 };
-    Sampling {
-        temperature: arguments.temperature.unwrap_or(temperature),
-        top_k: arguments.top_k,
-        top_p: arguments.top_p,
-        repetition_penalty: arguments.repetition_penalty,
-        seed: arguments.seed.unwrap_or_else(another_seed),
-    }
-}
-
-/// The first option that was given for drawing tokens at random.
-fn sampling_option(arguments: &Generate) -> Option<&'static str> {
-    let options = [
-        ("--temperature", arguments.temperature.is_some()),
-        ("--top-k", arguments.top_k.is_some()),
-        ("--top-p", arguments.top_p.is_some()),
-        ("--seed", arguments.seed.is_some()),
-    ];
-    options
-        .into_iter()
-        .find(|(_, given)| *given)
-        .map(|(name, _)| name)
-}
-
-/// Refuses options that contradict each other or mean nothing, whatever the model.
-fn check_options(arguments: &Generate) -> Result<()> {
-    let sampling = Sampling {
-        temperature: arguments.temperature.unwrap_or(0.0),
-        top_k: arguments.top_k,
-        top_p: arguments.top_p,
-        repetition_penalty: arguments.repetition_penalty,
-        seed: 0,
-    };
-    sampling.validate()?;
-    if arguments.stop.iter().any(String::is_empty) {
-        let sentence =
-            "--stop: an empty string would end every text at once; give a string or leave it out";
-        return Err(Usage(sentence.to_owned()).into());
-    }
-    match (arguments.search.beams, sampling_option(arguments)) {
-        (Some(2..), Some(option)) => Err(Usage(format!(
-            "--beams searches for the likeliest text and {option} is for drawing one at random; leave one of them out"
-        ))
-        .into()),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses options of searches where none is made.
-fn check_search_options(arguments: &Generate) -> Result<(), Usage> {
-    let options = [
-        (
-            "--length-penalty",
-            arguments.search.length_penalty.is_some(),
-        ),
-        (
-            "--early-stopping",
-            arguments.search.early_stopping.is_some(),
-        ),
-        ("--return", arguments.returned.is_some()),
-    ];
-    match options.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(Usage(format!(
-            "{option} is for searches with several beams; give --beams 4, or leave it out"
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn no_tokenizer(folder: &Path, what: &str) -> Usage {
@@ -240,10 +166,4 @@ fn prompt_text(arguments: &Generate) -> Result<String> {
     let length = text.trim_end_matches(['\r', '\n']).len();
     text.truncate(length);
     Ok(text)
-}
-
-fn another_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // As small as the seeds that can be given, so that any seed that is shown can be given again.
-    now.map_or(0, |time| time.as_nanos() as u64 >> 1)
 }

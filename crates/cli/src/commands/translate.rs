@@ -45,6 +45,9 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
         companions::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     check_tokenizer(&model, Some(&tokenizer))?;
     let settings = &description.generation;
+    if settings.drawn == Some(true) && arguments.search.beams.is_none() {
+        return Err(Usage(drawn(&settings.path)).into());
+    }
     let config = BeamConfig {
         possible: Some(tokenizer.vocabulary()),
         ..beam_config(
@@ -52,7 +55,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
             &description,
             (arguments.search.beams.or(settings.beams)).unwrap_or(BEAMS),
             most_tokens(arguments.max_tokens, settings, 1),
-            Rules::of_folder(&description.special, settings, 1),
+            Rules::of_folder(&description.special, settings, 1)?,
         )
     };
     config.validate()?;
@@ -138,6 +141,14 @@ fn write_batch(
     }
     out.flush()?;
     Ok(())
+}
+
+/// That a folder wants what a search does not do, in one sentence.
+fn drawn(file: &Path) -> String {
+    format!(
+        "{}: do_sample true asks for texts drawn at random, and translations are searched for; give --beams 4 to search all the same",
+        file.display()
+    )
 }
 
 /// That a model cannot translate, in one sentence.

@@ -3,10 +3,12 @@
 mod forward;
 mod gguf;
 mod hub;
+mod marian;
 mod program;
 mod recurrent;
 mod resume;
 mod screens;
+mod settings;
 mod tasks;
 mod tokenize;
 mod training;

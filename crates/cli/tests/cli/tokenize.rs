@@ -21,7 +21,7 @@ fn expected(name: &str) -> Value {
 
 #[test]
 fn texts_and_pairs_have_the_ids_of_hugging_face() {
-    for name in ["bert_uncased", "gpt2", "roberta", "t5", "llama"] {
+    for name in ["bert_uncased", "gpt2", "roberta", "t5", "llama", "marian"] {
         let path = folder(name);
         let path = path.to_str().unwrap();
         let pair = &expected(name)["pairs"][0];

@@ -14,7 +14,6 @@ use attentive_model::Model;
 use attentive_model::checkpoint::{MOST_BEAMS, SearchEnd};
 
 use crate::check::{check_rules, padding};
-use crate::filters::penalize_repetition;
 use crate::rules::Place;
 use crate::sequences::Sequences;
 use crate::{GenerationError, Rules, SettingError, StopReason, check_prompt, encode};
@@ -33,12 +32,22 @@ pub struct BeamConfig {
     pub length_penalty: f64,
     /// When enough is found.
     pub end: SearchEnd,
-    /// Divides the scores of tokens that already occurred; one leaves them.
-    pub repetition_penalty: f64,
+    /// Whose probability a rule's changes are taken from.
+    pub changes: Changes,
     /// How many of the vocabulary's entries stand for text, if not all do.
     pub possible: Option<usize>,
     /// What the model's files ask of every text.
     pub rules: Rules,
+}
+
+/// What becomes of the probability that rules take from a token, or give to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    /// It is lost: scores are of the model's own probabilities.
+    #[default]
+    Lost,
+    /// It is shared among all tokens, whose probabilities add up to one again.
+    Shared,
 }
 
 /// A text that was found.
@@ -55,7 +64,6 @@ pub struct Beam {
 impl BeamConfig {
     /// Whether every setting is in its range.
     pub fn validate(&self) -> Result<(), SettingError> {
-        let penalty = self.repetition_penalty;
         SettingError::first([
             (
                 "beams",
@@ -74,12 +82,6 @@ impl BeamConfig {
                 self.length_penalty,
                 self.length_penalty.is_finite(),
                 "a finite number",
-            ),
-            (
-                "repetition-penalty",
-                penalty,
-                penalty > 0.0 && penalty.is_finite(),
-                "more than 0",
             ),
         ])
     }
@@ -103,19 +105,22 @@ pub fn beam_search(
     if model.config().encoder.is_none() {
         let search = |prompt: &Vec<u32>| {
             let sequences = Sequences::new(model, None);
-            Ok(follow(sequences, std::slice::from_ref(prompt), config)?.remove(0))
+            let prompt = std::slice::from_ref(prompt);
+            Ok(follow(sequences, prompt, prompt, config)?.remove(0))
         };
         return sources.iter().map(search).collect();
     }
     let memory = encode(model, sources, padding(model, &config.rules));
     let start = config.rules.start.ok_or(GenerationError::NoStart)?;
     let starts = vec![vec![start]; sources.len()];
-    follow(Sequences::new(model, Some(memory)), &starts, config)
+    let sequences = Sequences::new(model, Some(memory));
+    follow(sequences, sources, &starts, config)
 }
 
-/// The best continuations of each beginning; all have one length.
+/// The best continuations of each source's beginning; all beginnings have one length.
 fn follow(
     mut sequences: Sequences,
+    sources: &[Vec<u32>],
     beginnings: &[Vec<u32>],
     config: &BeamConfig,
 ) -> Result<Vec<Vec<Beam>>, GenerationError> {
@@ -134,12 +139,18 @@ fn follow(
         let mut first_row = 0;
         let mut kept = Vec::new();
         unread.clear();
-        for hypotheses in found.iter_mut().filter(|it| !it.is_done()) {
+        let unfinished = found.iter_mut().zip(sources);
+        for (hypotheses, source) in unfinished.filter(|(it, _)| !it.is_done()) {
             let count = hypotheses.running().len();
             let mut scored = Vec::with_capacity(count);
             for (scores, seen) in rows.by_ref().take(count) {
-                let most = limits.most;
-                prepare(scores, Place { seen, made, most }, config)?;
+                let place = Place {
+                    source,
+                    seen,
+                    made,
+                    most: limits.most,
+                };
+                prepare(scores, place, config)?;
                 scored.push(&*scores);
             }
             hypotheses.step(&scored, made, &limits);
@@ -165,22 +176,32 @@ fn follow(
     }
 }
 
-/// Makes scores the logarithms of probabilities, and puts the rules to them. What a rule forbids is not given to the others:
-/// Hugging Face's scores are of the model's own probabilities.
+/// Makes scores the logarithms of probabilities, and puts the rules to them.
 fn prepare(scores: &mut [f32], place: Place, config: &BeamConfig) -> Result<(), GenerationError> {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if !largest.is_finite() || scores.iter().any(|score| score.is_nan()) {
+    if scores.iter().any(|score| score.is_nan()) || !normalize(scores) {
         return Err(GenerationError::NotANumber);
+    }
+    if let Some(possible) = config.possible {
+        scores[possible..].fill(f32::NEG_INFINITY);
+    }
+    config.rules.apply(scores, place);
+    if config.changes == Changes::Shared {
+        // Where all tokens are forbidden there is nothing to share, and the search finds out.
+        normalize(scores);
+    }
+    Ok(())
+}
+
+/// Makes scores the logarithms of probabilities that add up to one; false if they are of none.
+fn normalize(scores: &mut [f32]) -> bool {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !largest.is_finite() {
+        return false;
     }
     let exponentials = scores.iter().map(|it| f64::from(it - largest).exp());
     let total = f64::from(largest) + exponentials.sum::<f64>().ln();
     for score in scores.iter_mut() {
         *score = (f64::from(*score) - total) as f32;
     }
-    if let Some(possible) = config.possible {
-        scores[possible..].fill(f32::NEG_INFINITY);
-    }
-    penalize_repetition(scores, place.seen, config.repetition_penalty);
-    config.rules.apply(scores, place);
-    Ok(())
+    true
 }

@@ -54,7 +54,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use serde_json::{Value, json};
 
 pub use error::{CheckpointError, TensorProblems};
-pub use generation::{GenerationSettings, MOST_BEAMS, SearchEnd, SpecialTokens};
+pub use generation::{Bias, EndPull, GenerationSettings, MOST_BEAMS, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
 pub use json::in_plain_words;
 pub use named::{

@@ -63,6 +63,11 @@ impl AddedTokens {
         }
     }
 
+    /// The tokens that were added.
+    pub(super) fn forms(&self) -> &[TokenForm] {
+        &self.forms
+    }
+
     /// Adds a token unless it has been added before.
     fn add_if_new(&mut self, form: &TokenForm) {
         if !self.places.contains_key(&form.content) {

@@ -84,7 +84,8 @@ fn needed<'roles>(
         .ok_or_else(|| files.undecided(format!("`{key}` is null, but it belongs around the text")))
 }
 
-fn read_vocabulary(path: &Path) -> Result<HashMap<String, u32>, TextError> {
+/// The ids of vocab.json.
+pub(super) fn read_vocabulary(path: &Path) -> Result<HashMap<String, u32>, TextError> {
     let bytes = bytes_if_there(path)?.unwrap_or_default();
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let vocabulary = reader

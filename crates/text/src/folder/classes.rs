@@ -28,6 +28,8 @@ pub(super) enum Arrangement {
     PiecesAfterBeginning,
     /// A SentencePiece model whose first ids are moved, `<s> A </s></s> B </s>`. Conneau et al. 2020.
     PiecesMoved,
+    /// vocab.json with a SentencePiece model for texts that are read, `A B </s>`. Junczys-Dowmunt et al. 2018.
+    PiecesOfSource,
 }
 
 /// The files that hold a vocabulary.
@@ -36,6 +38,7 @@ pub(super) enum VocabularyKind {
     WordPieces,
     BytePairs,
     Pieces,
+    PiecesOfSource,
 }
 
 /// A row of the table.
@@ -76,7 +79,7 @@ const SPACED_NORMALIZED_MASK: MaskForm = MaskForm {
     normalized: true,
 };
 
-static CLASSES: [Class; 10] = [
+static CLASSES: [Class; 11] = [
     Class {
         names: &[
             "BertTokenizer",
@@ -195,6 +198,15 @@ static CLASSES: [Class; 10] = [
         mask: SPACED_MASK,
         padding_side: Side::Right,
     },
+    Class {
+        names: &["MarianTokenizer"],
+        model_types: &["marian"],
+        arrangement: Arrangement::PiecesOfSource,
+        tokens: ["", "</s>", "<unk>", "", "<pad>", "", ""],
+        normalized: false,
+        mask: PLAIN_MASK,
+        padding_side: Side::Right,
+    },
 ];
 
 impl Arrangement {
@@ -202,6 +214,7 @@ impl Arrangement {
         match self {
             Self::WordPieces => VocabularyKind::WordPieces,
             Self::BytePairs | Self::BytePairsInside => VocabularyKind::BytePairs,
+            Self::PiecesOfSource => VocabularyKind::PiecesOfSource,
             _ => VocabularyKind::Pieces,
         }
     }

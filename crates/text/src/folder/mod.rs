@@ -13,6 +13,7 @@ mod files;
 mod parts;
 mod pieces;
 mod roles;
+mod source;
 mod spaces;
 mod word_pieces;
 
@@ -43,8 +44,9 @@ impl Tokenizer {
     /// Reads the tokenizer of a Hugging Face model folder, or `None` if the folder holds no tokenizer file at all.
     ///
     /// That is tokenizer.json if it is there. Else the tokenizer is built from vocab.txt, from vocab.json with
-    /// merges.txt, or from a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as the fast
-    /// classes of Hugging Face do it. What the files leave open is an error, never a guess.
+    /// merges.txt, from a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as the fast
+    /// classes of Hugging Face do it, or from vocab.json with source.spm, as Marian has it. What the files leave open is an
+    /// error, never a guess.
     pub fn of_folder(folder: &Path) -> Result<Option<Self>, TextError> {
         if !folder.is_dir() {
             return Err(TextError::NotAFolder {
@@ -68,18 +70,20 @@ impl Tokenizer {
         let class = vocabularies.class(&files, named)?;
         let roles = Roles::read(&files, Some(class))?;
         let path = vocabularies.path(&files, class)?;
-        let inner = match class.arrangement.vocabulary() {
-            VocabularyKind::WordPieces => word_pieces::build(&files, &roles, path)?,
+        let arrangement = class.arrangement;
+        let tokenizer = match arrangement.vocabulary() {
+            VocabularyKind::WordPieces => Self::wrap(word_pieces::build(&files, &roles, path)?),
             VocabularyKind::BytePairs => {
-                byte_pairs::build(&files, &roles, class.arrangement, path)?
+                Self::wrap(byte_pairs::build(&files, &roles, arrangement, path)?)
             }
-            VocabularyKind::Pieces => pieces::build(&files, roles, class.arrangement, path)?,
+            VocabularyKind::Pieces => Self::wrap(pieces::build(&files, roles, arrangement, path)?),
+            VocabularyKind::PiecesOfSource => source::build(&files, &roles, path)?,
         };
         let facts = Facts {
             files: &files,
             class: Some(class),
         };
-        facts.complete(Self::wrap(inner)).map(Some)
+        facts.complete(tokenizer).map(Some)
     }
 }
 
@@ -206,7 +210,9 @@ impl Vocabularies {
     fn path(&self, files: &Files, class: &Class) -> Result<&Path, TextError> {
         let (found, wanted) = match class.arrangement.vocabulary() {
             VocabularyKind::WordPieces => (self.word_pieces.as_ref(), "vocab.txt"),
-            VocabularyKind::BytePairs => (self.byte_pairs.as_ref(), "vocab.json"),
+            VocabularyKind::BytePairs | VocabularyKind::PiecesOfSource => {
+                (self.byte_pairs.as_ref(), "vocab.json")
+            }
             VocabularyKind::Pieces if self.pieces.len() > 1 => {
                 return Err(files.undecided("it holds more than one SentencePiece model"));
             }

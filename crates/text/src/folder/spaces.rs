@@ -120,9 +120,7 @@ pub(super) fn normalizer(
             steps.push(json!({"type": "Lowercase"}));
         }
     }
-    if !model.charsmap.is_empty() {
-        steps.push(json!({"type": "Precompiled", "precompiled_charsmap": base64(&model.charsmap)}));
-    }
+    steps.extend(replaced_characters(model));
     if !lowered {
         steps.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
     }
@@ -131,6 +129,13 @@ pub(super) fn normalizer(
         if lowered { " " } else { SPACE },
     ));
     Ok(json!({"type": "Sequence", "normalizers": steps}))
+}
+
+/// The step that replaces characters by the model's own rules, if it has some.
+pub(super) fn replaced_characters(model: &PieceModel) -> Option<Value> {
+    let rules = base64(&model.charsmap);
+    let step = json!({"type": "Precompiled", "precompiled_charsmap": rules});
+    Some(step).filter(|_| !model.charsmap.is_empty())
 }
 
 /// Base64 with padding, in which tokenizer.json keeps bytes.

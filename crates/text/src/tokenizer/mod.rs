@@ -3,6 +3,7 @@
 mod alphabet;
 mod encoding;
 mod train;
+mod two;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use tokenizers::DecoderWrapper;
 use crate::TextError;
 use crate::folder::{FolderFacts, SpecialTokens};
 use encoding::EncodingRules;
+use two::Writing;
 
 /// The special token that stands between documents, as in GPT-2.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
@@ -36,7 +38,10 @@ pub enum TokenizerConfig {
 /// Turns text into ids and ids into text.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
+    /// Cuts texts, and joins them where nothing else does.
     inner: tokenizers::Tokenizer,
+    /// Has the ids and joins texts, where that is another's affair.
+    writing: Option<Writing>,
     rules: EncodingRules,
     vocabulary: usize,
     end_of_text: Option<u32>,
@@ -76,7 +81,14 @@ impl Tokenizer {
     }
 
     /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too.
+    ///
+    /// # Panics
+    /// For Marian's tokenizer, which no `tokenizer.json` can express; its folder's own files say what it is.
     pub fn to_json(&self) -> String {
+        assert!(
+            self.writing.is_none(),
+            "tokenizer: one that cuts with one vocabulary and has the ids of another is no tokenizer.json"
+        );
         self.inner
             .to_string(true)
             .expect("a tokenizer in memory can always be written as JSON")
@@ -97,6 +109,9 @@ impl Tokenizer {
 
     fn ids_of(&self, text: &str, with_special: bool) -> Result<Vec<u32>, TextError> {
         self.rules.refuse_unknown(text, 0)?;
+        if let Some(writing) = &self.writing {
+            return writing.ids_of(&self.inner, text, with_special);
+        }
         let encoding = self
             .inner
             .encode_fast(text, with_special)
@@ -110,6 +125,13 @@ impl Tokenizer {
         &self,
         documents: &[S],
     ) -> Result<Vec<Vec<u32>>, encoding::DocumentError> {
+        if self.writing.is_some() {
+            let ids = |(document, text): (usize, &S)| {
+                let failed = |error| encoding::DocumentError { document, error };
+                self.encode_bare(text.as_ref()).map_err(failed)
+            };
+            return documents.iter().enumerate().map(ids).collect();
+        }
         let mut ids = vec![Vec::new(); documents.len()];
         self.rules
             .encode_documents(&self.inner, documents, |document, piece| {
@@ -121,7 +143,12 @@ impl Tokenizer {
     /// The text of `ids`. Special tokens are left out; bytes that form no character become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TextError> {
         ids.iter().try_for_each(|&id| self.token(id).map(drop))?;
-        self.inner.decode(ids, true).map_err(TextError::tokenizer)
+        let joined = self.joining().decode(ids, true);
+        let joined = joined.map_err(TextError::tokenizer)?;
+        Ok(match self.writing {
+            Some(_) => joined.trim().to_owned(),
+            None => joined,
+        })
     }
 
     /// Size of the table of embeddings that the ids need: the largest id plus one.
@@ -140,17 +167,18 @@ impl Tokenizer {
             id,
             vocabulary: self.vocabulary,
         };
-        self.inner.id_to_token(id).ok_or(unknown)
+        self.joining().id_to_token(id).ok_or(unknown)
     }
 
     /// Whether decoding leaves this token out.
     pub(crate) fn is_special(&self, token: &str) -> bool {
-        self.inner.get_added_vocabulary().is_special_token(token)
+        let added = self.joining().get_added_vocabulary();
+        added.is_special_token(token)
     }
 
     /// The decoder, which says how tokens join into text.
     pub(crate) fn decoder(&self) -> Option<&DecoderWrapper> {
-        self.inner.get_decoder()
+        self.joining().get_decoder()
     }
 
     /// The special tokens by role, as the files of the folder name them. A tokenizer that was trained here or read from a
@@ -161,7 +189,7 @@ impl Tokenizer {
 
     /// The id of a token as written in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.joining().token_to_id(token)
     }
 
     /// What the tokenizer's folder says besides.
@@ -173,8 +201,14 @@ impl Tokenizer {
         self.facts = facts;
     }
 
+    /// What cuts texts.
     pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
+    }
+
+    /// What gives a token its id and joins them into text.
+    fn joining(&self) -> &tokenizers::Tokenizer {
+        self.writing.as_ref().map_or(&self.inner, Writing::inner)
     }
 
     /// An error if a character of `text` would get no token.
@@ -189,6 +223,7 @@ impl Tokenizer {
             vocabulary: largest.map_or(0, |id| id as usize + 1),
             end_of_text: inner.token_to_id(END_OF_TEXT),
             facts: FolderFacts::default(),
+            writing: None,
             inner,
         }
     }

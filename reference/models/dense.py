@@ -23,8 +23,9 @@ def matrices(model: torch.nn.Module, inputs: Tensors) -> Matrices:
     """Those of one pass, one for each layer; none of a model whose attentions are matrices anyway."""
     kinds = {"longformer": longformer, "big_bird": big_bird, "reformer": reformer}
     found = kinds.get(model.config.model_type)
-    length = inputs["input_ids"].shape[1]
-    whole = found(model, as_the_model(model, inputs)) if found else []
+    if found is None:
+        return []
+    length, whole = inputs["input_ids"].shape[1], found(model, as_the_model(model, inputs))
     return [summing_to_one(it[:, :, :length, :length], inputs) for it in whole]
 
 

@@ -190,7 +190,7 @@ struct Words {
     normalize_embedding: Option<bool>,
     static_position_embeddings: Option<bool>,
     add_final_layer_norm: Option<bool>,
-    is_encoder_decoder: bool,
+    is_encoder_decoder: Option<bool>,
 }
 
 fn read(words: &Value, kind: &Kind) -> Result<ModelConfig, String> {
@@ -199,6 +199,11 @@ fn read(words: &Value, kind: &Kind) -> Result<ModelConfig, String> {
     // Old config.json files spell out what a family does not vary.
     let sinusoidal = matches!(kind.positions, PositionsConfig::Sinusoidal(_));
     refuse_unless(&[
+        (
+            "is_encoder_decoder",
+            words.is_encoder_decoder.unwrap_or(true),
+            true,
+        ),
         (
             "share_encoder_decoder_embeddings",
             words.share_encoder_decoder_embeddings.unwrap_or(true),
@@ -337,7 +342,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
         init_std: Some(config.initial_deviation),
         scale_embedding: Some(config.embedding.scaled.unwrap_or(false)),
         tie_word_embeddings: Some(config.head.words().is_none_or(|words| words.tied)),
-        is_encoder_decoder: true,
+        is_encoder_decoder: Some(true),
         ..Words::default()
     };
     let mut words = serde_json::to_value(words).ok()?;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heads::bare;
+use super::heads::{bare, refuse_unless};
 use super::table::{Operation::*, Part, Row, Table};
 use super::words::{activation, activation_name};
 use super::{Architecture, Format, LastState, json};
@@ -152,6 +152,7 @@ const LENGTH: usize = 1 << 16;
 
 fn read(words: &Value) -> Result<ModelConfig, String> {
     let words: Words = json::typed(words, "")?;
+    refuse_unless(&[("is_encoder_decoder", words.is_encoder_decoder, true)])?;
     let norm = NormConfig::Rms {
         epsilon: words.layer_norm_epsilon,
     };

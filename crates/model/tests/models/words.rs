@@ -206,6 +206,11 @@ fn words_that_are_not_supported_are_refused_in_a_sentence() {
         refusal("mixtral", "router_jitter_noise", json!(0.1)),
         refusal("mixtral", "num_experts_per_tok", json!(5)),
         refusal("mixtral", "num_local_experts", json!(u64::MAX)),
+        refusal("bart", "is_encoder_decoder", json!(false)),
+        refusal("marian", "is_encoder_decoder", json!(false)),
+        refusal("t5", "is_encoder_decoder", json!(false)),
+        refusal("bert-bert", "decoder", json!({ "model_type": "llama" })),
+        refusal("bert-bert", "encoder", json!({ "model_type": "gpt2" })),
     ];
     insta::assert_snapshot!(told.join("\n"));
 }

@@ -54,7 +54,7 @@ use serde_json::{Value, json};
 pub use error::{CheckpointError, TensorProblems};
 pub use generation::{GenerationSettings, MOST_BEAMS, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
-pub use json::in_plain_words;
+pub use json::{in_plain_words, one_line};
 pub use named::{Outputs, Wanted, forward, inputs_of};
 pub use recurrent::{load_recurrent, save_recurrent};
 pub use replace_file::{replace_file, replace_file_with};

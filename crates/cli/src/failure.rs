@@ -121,3 +121,16 @@ fn is_usage(error: &anyhow::Error) -> bool {
             )
         )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let missing = attentive::images::Image::open(std::path::Path::new("no/such.png"));
+        let told = sentence(&missing.unwrap_err().into());
+        assert_eq!(told.matches("os error").count(), 1, "{told}");
+        assert!(told.ends_with("; check the path"), "{told}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use attentive_images::ImageError;
+use attentive_model::checkpoint::one_line;
 use attentive_text::TextError;
 
 /// Every error of this crate.
@@ -97,7 +98,7 @@ pub enum TaskError {
         patch: usize,
     },
     /// Settings of a folder of sentence-transformers cannot be used.
-    #[error("{path}: {problem}", path = path.display())]
+    #[error("{path}: {problem}", path = path.display(), problem = one_line(problem))]
     Settings {
         /// The file.
         path: PathBuf,

@@ -66,7 +66,7 @@ impl SentenceFolder {
         for module in modules {
             if !leads_down(&module.path) {
                 let problem = format!(
-                    "the module path {:?} leads out of the folder; name a folder beside modules.json",
+                    "the module path {:?} does not lead into the folder; name one beside modules.json",
                     module.path
                 );
                 return Err(wrong(&path, problem));
@@ -101,7 +101,7 @@ impl SentenceFolder {
 /// Whether a path stays in the folder that it is taken from.
 fn leads_down(path: &str) -> bool {
     let mut parts = Path::new(path).components();
-    parts.all(|part| matches!(part, Component::Normal(_)))
+    parts.all(|part| matches!(part, Component::Normal(_))) && !path.contains(char::is_control)
 }
 
 fn longest(folder: &Path) -> Result<Option<usize>, TaskError> {

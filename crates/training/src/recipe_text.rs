@@ -1,6 +1,6 @@
 //! Recipes as text: TOML, changes of single keys, and errors that name the key and the nearest right one.
 
-use attentive_model::checkpoint::in_plain_words;
+use attentive_model::checkpoint::{in_plain_words, one_line};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -10,10 +10,10 @@ use crate::Recipe;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
     /// The text is not TOML.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Syntax(String),
     /// A key that no recipe has.
-    #[error("{place}there is no key `{key}`{advice}")]
+    #[error("{}there is no key `{}`{advice}", one_line(place), one_line(key))]
     UnknownKey {
         /// Where in the recipe, with a colon, or nothing for the top.
         place: String,
@@ -23,7 +23,7 @@ pub enum RecipeError {
         advice: String,
     },
     /// A value of the wrong type, or a key that is missing.
-    #[error("{place}{problem}")]
+    #[error("{}{}", one_line(place), one_line(problem))]
     Misfit {
         /// Where in the recipe, with a colon, or nothing for the top.
         place: String,
@@ -31,7 +31,7 @@ pub enum RecipeError {
         problem: String,
     },
     /// A value that cannot work.
-    #[error("{key}: {problem}")]
+    #[error("{}: {}", one_line(key), one_line(problem))]
     OutOfRange {
         /// The key, as a path.
         key: String,
@@ -39,10 +39,17 @@ pub enum RecipeError {
         problem: String,
     },
     /// A change that is not `key=value`.
-    #[error("`{0}` is not key=value; write for example training.steps=500")]
+    #[error(
+        "`{}` is not key=value; write for example training.steps=500",
+        one_line(.0)
+    )]
     NotAssignment(String),
     /// A change below something that has no keys.
-    #[error("{path}: `{parent}` is a value and has no keys below it")]
+    #[error(
+        "{}: `{}` is a value and has no keys below it",
+        one_line(path),
+        one_line(parent)
+    )]
     NoSuchPlace {
         /// The path that was given.
         path: String,
@@ -50,7 +57,7 @@ pub enum RecipeError {
         parent: String,
     },
     /// A change of a list entry that is not there.
-    #[error("{path}: the list has {length} entries, numbered from 0")]
+    #[error("{}: the list has {length} entries, numbered from 0", one_line(path))]
     NoSuchEntry {
         /// The path that was given.
         path: String,

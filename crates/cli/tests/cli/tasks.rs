@@ -223,8 +223,10 @@ fn mistakes_are_told_in_a_sentence() {
     let path = folder.path();
     bert(&path.join("gaps"), &masked());
     bert(&path.join("classes"), &classes());
+    let modules = r#"[{"path": "../classes", "type": "sentence_transformers.models.Pooling"}]"#;
+    std::fs::write(path.join("gaps/modules.json"), modules).unwrap();
     let long = "the dog ".repeat(20);
-    let calls: [&[&str]; 10] = [
+    let calls: [&[&str]; 11] = [
         &["fill", "gaps", "the dog"],
         &["fill", "classes", "the [MASK]"],
         &["fill", "gaps", &long],
@@ -233,6 +235,7 @@ fn mistakes_are_told_in_a_sentence() {
         &["classify", "classes", "the dog", "--pairs"],
         &["classify", "classes", "--file", "missing.txt"],
         &["embed", "nowhere", "the dog"],
+        &["embed", "gaps", "the dog"],
         &["convert", "gaps", "--out", "classes"],
         &["convert", "gaps", "--out", "new", "--dtype", "int8"],
     ];

@@ -292,7 +292,12 @@ fn errors() {
     ];
     configure(&path.join("bart"), &json!({ "decoder_start_token_id": 73 }));
     screens.push(run(&["generate", "bart", "--ids", "5"]));
-    configure(&path.join("bart"), &json!({ "early_stopping": "soon" }));
-    screens.push(run(&["translate", "bart", "a"]));
+    for wrong in [
+        json!({ "early_stopping": "soon" }),
+        json!({ "early_stopping": false, "num_beams": 0 }),
+    ] {
+        configure(&path.join("bart"), &wrong);
+        screens.push(run(&["translate", "bart", "a"]));
+    }
     insta::assert_snapshot!(screens.join("\n\n"));
 }

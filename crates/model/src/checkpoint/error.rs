@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use attentive_formats::{FileError, shown};
 
+use super::one_line;
+
 /// Why a model folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
@@ -23,7 +25,7 @@ pub enum CheckpointError {
         source: std::io::Error,
     },
     /// A file is there but is not what it should be.
-    #[error("{path} is broken ({problem}); fetch or save it again", path = path.display())]
+    #[error("{path} is broken ({problem}); fetch or save it again", path = path.display(), problem = one_line(problem))]
     Broken {
         /// The file.
         path: PathBuf,
@@ -31,7 +33,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// The config.json, or a file's own metadata, has settings that cannot work or are not supported.
-    #[error("{path}: {problem}", path = path.display())]
+    #[error("{path}: {problem}", path = path.display(), problem = one_line(problem))]
     Config {
         /// The file.
         path: PathBuf,
@@ -39,7 +41,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// An input of a pass does not fit the model.
-    #[error("{path}: {problem}", path = path.display())]
+    #[error("{path}: {problem}", path = path.display(), problem = one_line(problem))]
     Input {
         /// The file.
         path: PathBuf,
@@ -47,7 +49,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// No format has this `model_type`.
-    #[error("{path}: model_type \"{model_type}\" is not supported; supported are {}", supported.join(", "), path = path.display())]
+    #[error("{path}: model_type \"{model_type}\" is not supported; supported are {}", supported.join(", "), path = path.display(), model_type = one_line(model_type))]
     UnknownType {
         /// The file.
         path: PathBuf,

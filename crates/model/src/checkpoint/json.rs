@@ -75,6 +75,22 @@ pub fn in_plain_words(message: &str) -> String {
     format!("{found}, expected {expected}")
 }
 
+/// What a message quotes of a file, on one line and not without end, whatever the file holds.
+pub fn one_line(text: &str) -> String {
+    const LONGEST: usize = 2000;
+    let mut line = String::new();
+    for character in text.chars().take(LONGEST) {
+        match character.is_control() {
+            true => line.extend(character.escape_debug()),
+            false => line.push(character),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        line.push('…');
+    }
+    line
+}
+
 /// Adds the numbers of classes or labels to `words`, as names without a meaning.
 pub fn write_labels(words: &mut Value, config: &ModelConfig) {
     let classes = config.classes.as_ref().map(|classes| classes.classes);

@@ -56,7 +56,7 @@ use serde_json::{Value, json};
 pub use error::{CheckpointError, TensorProblems};
 pub use generation::{Bias, EndPull, GenerationSettings, MOST_BEAMS, SearchEnd, SpecialTokens};
 pub use gguf::is_gguf;
-pub use json::in_plain_words;
+pub use json::{in_plain_words, one_line};
 pub use named::{
     OutputNames, Outputs, RECURRENT_INPUTS, Wanted, forward, forward_recurrent, inputs_of,
 };

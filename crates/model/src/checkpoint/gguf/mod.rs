@@ -96,6 +96,7 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
         generation: GenerationSettings::default(),
         last_state: LastState::Normed,
         labels: Vec::new(),
+        problem: None,
     };
     Ok((architecture, tensors, description))
 }

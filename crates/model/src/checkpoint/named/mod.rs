@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use burn::tensor::TensorData;
 
 use super::{CheckpointError, Description, LastState, TensorFile};
-use crate::{AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, Recorder, Role, Site};
+use crate::{
+    AttentionSite, Cache, Extras, LabelsUse, Memory, Model, Output, PooledFrom, Recorder, Role,
+    Site,
+};
 use inputs::Inputs;
 
 pub use inputs::inputs_of;
@@ -64,6 +67,15 @@ pub fn forward(
         }
     }
     input.memory = memory;
+    let from = model.config().pooler.as_ref().map(|it| it.from);
+    if let (Some(PooledFrom::End), crate::Source::Ids(ids)) = (from, &input.source)
+        && ids.dims()[0] > 1
+    {
+        return inputs.wrong(format!(
+            "there are {} rows, and config.json names no pad_token_id by which the last token of each is found; give one row, or add it",
+            ids.dims()[0]
+        ));
+    }
     let mut recorder = recorder(wanted);
     let mut cache = wanted.past_key_values.then(Cache::new);
     let output = model.forward(

@@ -21,6 +21,7 @@ MODULES = {
         "bert-generation-encoder",
     ],
     "decoders": ["bert-generation-decoder", "mistral", "qwen2", "qwen3", "mixtral"],
+    "classifiers": ["gpt2-classifier", "mistral-classifier"],
     "pairs": [
         "bert-generation-both", "bert-bert", "roberta-roberta", "bert-gpt2", "bart", "marian", "t5", "t5-v1.1",
     ],

@@ -245,6 +245,9 @@ pub struct Fill {
 /// Tell the class of texts or pictures, or the labels of a text's tokens.
 #[derive(Args, Debug)]
 #[command(after_help = "\
+Where one class holds, probabilities add up to one; where the model's problem_type says that several may hold, or there is
+but one class, each has its own; where it says regression, the model's numbers are shown as they are.
+
 Examples:
   attentive classify my-classifier \"I liked it\" \"I did not\"
   attentive classify my-classifier --pairs --file pairs.tsv --json

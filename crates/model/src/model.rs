@@ -170,7 +170,8 @@ impl Model {
             auxiliary_loss,
         } = hidden;
         let words = self.scores(states.clone());
-        let pooled = (self.pooler.as_ref()).map(|pooler| pooler.forward(states.clone(), real));
+        let pooled = self.pooler.as_ref();
+        let pooled = pooled.map(|pooler| pooler.forward(states.clone(), source, real));
         let classes = match (&self.classes, &pooled) {
             (Some(classes), Some(pooled)) => {
                 let randomness = randomness.as_deref_mut();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use attentive_model::{Input, Model};
+use attentive_model::{Input, Model, PooledFrom};
 use attentive_text::{Encoded, PadTo, Tokenizer, Truncation, TruncationStrategy};
 use burn::tensor::{Int, Tensor, TensorData};
 
@@ -101,7 +101,13 @@ impl Batches<'_> {
     pub(crate) fn inputs(&self, encoded: &[Encoded]) -> Result<Vec<Batch>, TaskError> {
         let mut order: Vec<usize> = (0..encoded.len()).collect();
         order.sort_by_key(|number| encoded[*number].ids.len());
-        let chunks = order.chunks(self.batch.max(1));
+        let pooler = self.model.config().pooler.as_ref();
+        // What is read at the very end must not be filled up.
+        let size = match pooler.map(|it| it.from) {
+            Some(PooledFrom::End) => 1,
+            _ => self.batch.max(1),
+        };
+        let chunks = order.chunks(size);
         chunks.map(|numbers| self.input(encoded, numbers)).collect()
     }
 
@@ -115,6 +121,15 @@ impl Batches<'_> {
         // A padding token may be newer than the model's table; what stands below padding is seen by nobody.
         for id in padded.ids.iter_mut().flatten() {
             *id = if (*id as usize) < vocabulary { *id } else { 0 };
+        }
+        // Unless the model finds the end of a text by the token that fills it up.
+        let pooler = self.model.config().pooler.as_ref();
+        if let Some(PooledFrom::LastBut(padding)) = pooler.map(|it| it.from) {
+            let masks = padded.attention_mask.iter().flatten();
+            for (id, _) in (padded.ids.iter_mut().flatten().zip(masks)).filter(|(_, it)| **it == 0)
+            {
+                *id = padding;
+            }
         }
         for segment in padded.type_ids.iter_mut().flatten() {
             *segment = if (*segment as usize) < types {

@@ -1,21 +1,40 @@
 //! Classes of texts and pictures, and labels of tokens.
 
 use attentive_images::{Image, Preprocessor};
+use attentive_model::checkpoint::{Description, ScoresAs};
 use attentive_model::{Extras, Input, LabelsUse, Model};
 use burn::tensor::{Tensor, TensorData};
 
 use crate::batches::{in_order, probabilities, rows};
 use crate::{Batches, TaskError, Text};
 
-/// A class and how likely it is.
+/// A class and its score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scored {
     /// Its number.
     pub class: usize,
     /// Its name.
     pub label: String,
-    /// How likely it is.
-    pub probability: f64,
+    /// How likely it is; where scores are plain, the number that the model gives.
+    pub score: f64,
+}
+
+/// What the scores of a model's classes or labels mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Meaning<'a> {
+    /// Their names; those without one are called by their number.
+    pub labels: &'a [String],
+    /// How scores of classes are read.
+    pub scores: ScoresAs,
+}
+
+impl<'a> From<&'a Description> for Meaning<'a> {
+    fn from(description: &'a Description) -> Self {
+        Self {
+            labels: &description.labels,
+            scores: description.class_scores(),
+        }
+    }
 }
 
 /// A token of a text and its likeliest label.
@@ -29,10 +48,10 @@ pub struct LabelledToken {
     pub best: Scored,
 }
 
-/// The classes of each text, likeliest first.
+/// The classes of each text, highest score first.
 pub fn classify_texts(
     batches: Batches,
-    labels: &[String],
+    meaning: Meaning,
     texts: &[Text],
 ) -> Result<Vec<Vec<Scored>>, TaskError> {
     require_classes(batches.model)?;
@@ -41,17 +60,17 @@ pub fn classify_texts(
     for batch in batches.inputs(&encoded)? {
         let output = batches.model.forward(batch.input, Extras::default());
         let scores = rows(output.classes.expect("asked above").mean())?;
-        let scored = scores.iter().map(|scores| sorted(scores, labels));
+        let scored = scores.iter().map(|scores| sorted(scores, meaning));
         found.extend(batch.numbers.into_iter().zip(scored));
     }
     Ok(in_order(texts.len(), found))
 }
 
-/// The classes of each picture, likeliest first.
+/// The classes of each picture, highest score first.
 pub fn classify_images(
     model: &Model,
     preprocessor: &Preprocessor,
-    labels: &[String],
+    meaning: Meaning,
     images: &[Image],
     batch: usize,
 ) -> Result<Vec<Vec<Scored>>, TaskError> {
@@ -81,7 +100,7 @@ pub fn classify_images(
         let pixels = Tensor::from_data(TensorData::new(pixels.values, shape), &model.device());
         let output = model.forward(Input::pixels(pixels), Extras::default());
         let scores = rows(output.classes.expect("asked above").mean())?;
-        found.extend(scores.iter().map(|scores| sorted(scores, labels)));
+        found.extend(scores.iter().map(|scores| sorted(scores, meaning)));
     }
     Ok(found)
 }
@@ -101,6 +120,11 @@ pub fn label_tokens(
     }
     let encoded = batches.encode(texts)?;
     let mut found = Vec::new();
+    // A token has one label, whatever a sequence has.
+    let meaning = Meaning {
+        labels,
+        scores: ScoresAs::Exclusive,
+    };
     for batch in batches.inputs(&encoded)? {
         let output = batches.model.forward(batch.input, Extras::default());
         let scores = output.labels.expect("asked above");
@@ -117,7 +141,7 @@ pub fn label_tokens(
                 tokens.push(LabelledToken {
                     token: batches.tokenizer.token(*id)?,
                     place: text.offsets[position].clone(),
-                    best: sorted(&scores[start + position], labels).remove(0),
+                    best: sorted(&scores[start + position], meaning).remove(0),
                 });
             }
             found.push((*number, tokens));
@@ -136,24 +160,26 @@ fn require_classes(model: &Model) -> Result<(), TaskError> {
     }
 }
 
-fn sorted(scores: &[f32], labels: &[String]) -> Vec<Scored> {
-    let probabilities = probabilities(scores);
-    let mut all: Vec<Scored> = probabilities
+fn sorted(scores: &[f32], meaning: Meaning) -> Vec<Scored> {
+    let numbers = scores.iter().map(|score| f64::from(*score));
+    let read: Vec<f64> = match meaning.scores {
+        ScoresAs::Plain => numbers.collect(),
+        ScoresAs::Exclusive => probabilities(scores),
+        ScoresAs::Independent => numbers.map(|it| 1.0 / (1.0 + (-it).exp())).collect(),
+    };
+    let mut all: Vec<Scored> = read
         .into_iter()
         .enumerate()
-        .map(|(class, probability)| Scored {
+        .map(|(class, score)| Scored {
             class,
-            label: labels
+            label: meaning
+                .labels
                 .get(class)
                 .cloned()
                 .unwrap_or_else(|| format!("LABEL_{class}")),
-            probability,
+            score,
         })
         .collect();
-    all.sort_by(|a, b| {
-        b.probability
-            .total_cmp(&a.probability)
-            .then(a.class.cmp(&b.class))
-    });
+    all.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
     all
 }

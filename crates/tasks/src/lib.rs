@@ -11,7 +11,7 @@ mod fill;
 mod pooling;
 
 pub use batches::{Batches, Text};
-pub use classify::{LabelledToken, Scored, classify_images, classify_texts, label_tokens};
+pub use classify::{LabelledToken, Meaning, Scored, classify_images, classify_texts, label_tokens};
 pub use embed::{EmbedConfig, embed};
 pub use error::TaskError;
 pub use fill::{Candidate, Gap, fill};

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use attentive::hub::Wanted;
 use attentive::images::{Image, Preprocessor};
+use attentive::model::checkpoint::ScoresAs;
 use attentive::model::{LabelsUse, checkpoint};
 use attentive::tasks::{
-    LabelledToken, Scored, Text, classify_images, classify_texts, label_tokens,
+    LabelledToken, Meaning, Scored, Text, classify_images, classify_texts, label_tokens,
 };
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     let about = model.config().labels.as_ref().map(|it| it.about);
     let reader = Reader::with(&folder, model, description, &arguments.input)?;
     let lines = texts(&arguments.input)?;
-    let labels = &reader.description.labels;
+    let meaning = Meaning::from(&reader.description);
     let mut out = std::io::stdout().lock();
     for (chunk, lines) in lines.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = lines
@@ -37,15 +38,20 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
             .map(|line| text(line, arguments.pairs))
             .collect::<Result<_>>()?;
         if about == Some(LabelsUse::Tokens) {
-            let found = label_tokens(reader.batches(chunk, None), labels, &inputs)?;
+            let found = label_tokens(reader.batches(chunk, None), meaning.labels, &inputs)?;
             for (line, tokens) in lines.iter().zip(&found) {
                 show_tokens(&mut out, line, tokens, arguments.input.json)?;
             }
             continue;
         }
-        let found = classify_texts(reader.batches(chunk, None), labels, &inputs)?;
+        let found = classify_texts(reader.batches(chunk, None), meaning, &inputs)?;
         for (line, classes) in lines.iter().zip(&found) {
-            show(&mut out, ("text", line), classes, &arguments)?;
+            show(
+                &mut out,
+                ("text", line),
+                (classes, meaning.scores),
+                &arguments,
+            )?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -87,16 +93,22 @@ fn pictures(
         files.extend(image_files(Path::new(&name))?);
     }
     let mut out = std::io::stdout().lock();
+    let meaning = Meaning::from(description);
     let batch = usize::from(arguments.input.batch);
     for files in files.chunks(batch) {
         let images: Vec<Image> = files
             .iter()
             .map(|file| Image::open(file))
             .collect::<Result<_, _>>()?;
-        let found = classify_images(model, &preprocessor, &description.labels, &images, batch)?;
+        let found = classify_images(model, &preprocessor, meaning, &images, batch)?;
         for (file, classes) in files.iter().zip(&found) {
             let name = file.display().to_string();
-            show(&mut out, ("file", &name), classes, arguments)?;
+            show(
+                &mut out,
+                ("file", &name),
+                (classes, meaning.scores),
+                arguments,
+            )?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -128,30 +140,33 @@ fn image_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn words(scored: &Scored) -> Value {
-    json!({ "label": scored.label, "class": scored.class, "probability": scored.probability })
+fn words(scored: &Scored, scores: ScoresAs) -> Value {
+    let name = match scores {
+        ScoresAs::Plain => "score",
+        ScoresAs::Exclusive | ScoresAs::Independent => "probability",
+    };
+    json!({ "label": scored.label, "class": scored.class, name: scored.score })
 }
 
 fn show(
     out: &mut impl Write,
     (kind, name): (&str, &str),
-    classes: &[Scored],
+    (classes, scores): (&[Scored], ScoresAs),
     arguments: &Classify,
 ) -> Result<()> {
     let classes = &classes[..classes.len().min(arguments.top as usize)];
     if arguments.input.json {
-        let classes: Vec<Value> = classes.iter().map(words).collect();
+        let classes = classes.iter().map(|it| words(it, scores));
+        let classes: Vec<Value> = classes.collect();
         writeln!(out, "{}", json!({ kind: name, "classes": classes }))?;
         return Ok(());
     }
     writeln!(out, "{name}")?;
     for scored in classes {
-        writeln!(
-            out,
-            "  {:>6.2} %  {}",
-            100.0 * scored.probability,
-            scored.label
-        )?;
+        match scores {
+            ScoresAs::Plain => writeln!(out, "  {:>8.4}  {}", scored.score, scored.label)?,
+            _ => writeln!(out, "  {:>6.2} %  {}", 100.0 * scored.score, scored.label)?,
+        }
     }
     Ok(())
 }
@@ -164,7 +179,7 @@ fn show_tokens(
 ) -> Result<()> {
     if as_json {
         let token = |it: &LabelledToken| {
-            let mut words = words(&it.best);
+            let mut words = words(&it.best, ScoresAs::Exclusive);
             words["token"] = json!(it.token);
             words["place"] = json!([it.place.start, it.place.end]);
             words
@@ -180,7 +195,7 @@ fn show_tokens(
             out,
             "  {shown:<16} {:<12} {:>6.2} %",
             best.label,
-            100.0 * best.probability
+            100.0 * best.score
         )?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use attentive::companions;
 use attentive::hub::{self, Wanted};
-use attentive::model::checkpoint::{self, SaveOptions, SavedAs, SavedNumbers};
+use attentive::model::checkpoint::{self, SaveOptions, Saved, SavedAs, SavedNumbers};
 use serde_json::json;
 
 use crate::arguments::{Convert, ConvertTo, NumbersArgument};
@@ -43,22 +43,22 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
         },
         shard_bytes: arguments.shard_size,
     };
-    checkpoint::convert(out, &model, &description, options)?;
+    let Saved { model_type, format } = checkpoint::convert(out, &model, &description, options)?;
     copy_companions(&folder, out)?;
-    let saved = checkpoint::describe(out)?.model_type;
-    if arguments.to == ConvertTo::Hf && saved == "attentive" {
+    if format != options.format {
         note(format_args!(
             "note: no architecture of Hugging Face can express this model; it is saved in our own words"
         ));
     }
     let mut shown = std::io::stdout().lock();
     if arguments.json {
-        let words = json!({ "out": out, "model_type": saved, "dtype": options.numbers.word() });
+        let words =
+            json!({ "out": out, "model_type": model_type, "dtype": options.numbers.word() });
         writeln!(shown, "{words}")?;
     } else {
         writeln!(
             shown,
-            "saved {} as a {saved} model, {}",
+            "saved {} as a {model_type} model, {}",
             out.display(),
             options.numbers.word()
         )?;

@@ -119,6 +119,78 @@ fn classes_add_up_and_pairs_differ_from_texts() {
 }
 
 #[test]
+fn scores_are_read_as_the_problem_type_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    bert(&path.join("model"), &classes());
+    let file = path.join("model/config.json");
+    let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let classified = |problem: &str| -> Vec<Value> {
+        let mut words = written.clone();
+        words["problem_type"] = json!(problem);
+        std::fs::write(&file, words.to_string()).unwrap();
+        let found = lines(path, &["classify", "model", "the dog is quick", "--json"]);
+        found[0]["classes"].as_array().unwrap().clone()
+    };
+    let plain = classified("regression");
+    let scores: Vec<f64> = plain
+        .iter()
+        .map(|it| it["score"].as_f64().unwrap())
+        .collect();
+    assert!(scores.is_sorted_by(|a, b| a >= b) && plain[0]["probability"].is_null());
+    let shown = transcript(path, &["classify", "model", "the dog is quick"]);
+    assert!(
+        shown.contains(&format!("{:>8.4}  LABEL_", scores[0])),
+        "{shown}"
+    );
+    let sum: f64 = scores.iter().map(|it| it.exp()).sum();
+    let exclusive = |score: f64| score.exp() / sum;
+    let independent = |score: f64| 1.0 / (1.0 + (-score).exp());
+    let problems: [(&str, &dyn Fn(f64) -> f64); 2] = [
+        ("multi_label_classification", &independent),
+        ("single_label_classification", &exclusive),
+    ];
+    for (problem, meant) in problems {
+        for (found, score) in classified(problem).iter().zip(&scores) {
+            let apart = found["probability"].as_f64().unwrap() - meant(*score);
+            assert!(apart.abs() < 1e-6, "{problem}: {found}");
+        }
+    }
+    classified("multi_label_classification");
+    succeed(path, &["convert", "model", "--out", "again"]);
+    let again = std::fs::read_to_string(path.join("again/config.json")).unwrap();
+    assert!(again.contains("\"problem_type\": \"multi_label_classification\""));
+    let one = json!({ "pooler": { "from": "first", "map": {} }, "classes": { "classes": 1 } });
+    bert(&path.join("one"), &one);
+    let found = lines(path, &["classify", "one", "the dog", "--json"]);
+    let chance = found[0]["classes"][0]["probability"].as_f64().unwrap();
+    assert!(chance > 0.0 && chance < 1.0 && chance != 0.5, "{chance}");
+}
+
+#[test]
+fn numbers_that_float16_cannot_hold_are_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let fixture = root().join("../../fixtures/llama");
+    std::fs::create_dir(path.join("model")).unwrap();
+    std::fs::copy(fixture.join("config.json"), path.join("model/config.json")).unwrap();
+    let mut bytes = std::fs::read(fixture.join("model.safetensors")).unwrap();
+    // The last number of the last tensor of the file.
+    let end = bytes.len() - 4;
+    bytes[end..].copy_from_slice(&70000f32.to_le_bytes());
+    std::fs::write(path.join("model/model.safetensors"), bytes).unwrap();
+    let convert = |dtype: &str| {
+        transcript(
+            path,
+            &["convert", "model", "--out", dtype, "--dtype", dtype],
+        )
+    };
+    insta::assert_snapshot!(convert("float16"));
+    assert!(!path.join("float16").exists());
+    assert!(convert("bfloat16").contains("saved"));
+}
+
+#[test]
 fn pictures_have_classes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

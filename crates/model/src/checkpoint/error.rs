@@ -68,6 +68,16 @@ pub enum CheckpointError {
         /// All that is wrong.
         problems: TensorProblems,
     },
+    /// A number is beyond what the numbers of a file can be.
+    #[error(
+        "{tensor} holds {value}, and float16 ends at 65504; save the model as bfloat16, which reaches as far as float32"
+    )]
+    Overflow {
+        /// The tensor, by the name under which it would be saved.
+        tensor: String,
+        /// The number.
+        value: f32,
+    },
     /// The folder has a config.json and no weights.
     #[error("{folder} has no weights (model.safetensors, pytorch_model.bin, or an index of several) yet; wait for the first save of its run, or fetch them", folder = folder.display())]
     NoWeights {

@@ -1,11 +1,11 @@
 //! The heads that several families of models have in common.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Architecture;
 use super::json::read_labels;
 use super::table::{Operation::Same, Row};
-use crate::{ClassesConfig, HeadConfig, PooledFrom, PoolerConfig};
+use crate::{ClassesConfig, HeadConfig, ModelConfig, PooledFrom, PoolerConfig};
 
 /// The model with the head that its settings say.
 pub const fn with_words(name: &'static str, rows: &'static [Row]) -> Architecture {
@@ -30,14 +30,18 @@ pub const fn bare(name: &'static str) -> Architecture {
     }
 }
 
-/// Classes of a sequence by the last token of a decoder, which alone has seen all others.
+/// Classes of a sequence by the last token of a decoder, which alone has seen all others. Hugging Face finds it by the pad
+/// token of config.json; without one it reads one row at a time, of which the last position counts.
 pub const fn classes_of_last(name: &'static str) -> Architecture {
     Architecture {
         name,
         heads: |words, config| {
             config.head = HeadConfig::None;
             config.pooler = Some(PoolerConfig {
-                from: PooledFrom::Last,
+                from: match pad_token(words)? {
+                    Some(padding) => PooledFrom::LastBut(padding),
+                    None => PooledFrom::End,
+                },
                 map: None,
             });
             config.classes = Some(classes(words, false)?);
@@ -45,6 +49,24 @@ pub const fn classes_of_last(name: &'static str) -> Architecture {
         },
         rows: &[("classes.map.weight", "score.weight", Same)],
         bare: false,
+    }
+}
+
+fn pad_token(words: &Value) -> Result<Option<u32>, String> {
+    let id = &words["pad_token_id"];
+    let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
+    match id.is_null() || number.is_some() {
+        true => Ok(number),
+        false => Err(format!(
+            "pad_token_id: {id} is not a token id; use whole numbers"
+        )),
+    }
+}
+
+/// Adds what [`classes_of_last`] reads to `words`.
+pub fn write_pad_token(words: &mut Value, config: &ModelConfig) {
+    if let Some(PooledFrom::LastBut(padding)) = config.pooler.as_ref().map(|it| it.from) {
+        words["pad_token_id"] = json!(padding);
     }
 }
 

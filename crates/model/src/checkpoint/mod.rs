@@ -29,6 +29,7 @@ mod mistral;
 mod mixtral;
 mod named;
 mod operation;
+mod problem;
 mod qwen2;
 mod qwen3;
 mod recurrent;
@@ -60,11 +61,14 @@ pub use json::{in_plain_words, one_line};
 pub use named::{
     OutputNames, Outputs, RECURRENT_INPUTS, Wanted, forward, forward_recurrent, inputs_of,
 };
+pub use problem::{Problem, ScoresAs};
 pub use recurrent::{
     RECURRENT_TYPE, describe_recurrent, is_recurrent, load_recurrent, save_recurrent,
 };
 pub use replace_file::{replace_file, replace_file_with};
-pub use save::{SaveOptions, SavedAs, SavedNumbers, convert, save, save_config, save_weights};
+pub use save::{
+    SaveOptions, Saved, SavedAs, SavedNumbers, convert, save, save_config, save_weights,
+};
 pub use tensor_file::{TensorFile, write_tensors};
 
 use crate::{FeedForwardConfig, Model, ModelConfig, parameters, replace_parameters};
@@ -130,13 +134,14 @@ impl Format {
         Ok((config, architecture))
     }
 
-    /// The names and the words for settings, if the format can express them.
-    fn expression(&'static self, config: &ModelConfig) -> Option<(Names, Value)> {
+    /// Settings in the format's words, if it can express them.
+    fn expression(&'static self, config: &ModelConfig) -> Option<Expression> {
         let config = config.canonical();
         let meant = config.without_dropout();
         let mut words = (self.write)(&config)?;
         words["model_type"] = json!(self.model_type);
         json::write_labels(&mut words, &config);
+        heads::write_pad_token(&mut words, &config);
         self.architectures.iter().find_map(|architecture| {
             if !architecture.name.is_empty() {
                 words["architectures"] = json!([architecture.name]);
@@ -145,7 +150,17 @@ impl Format {
             // not have.
             let (back, _) = self.settings(&words).ok()?;
             let same = back.canonical().without_dropout() == meant;
-            same.then(|| (self.names(architecture, &config, &words), words.clone()))
+            same.then(|| Expression {
+                saved: Saved {
+                    model_type: self.model_type,
+                    format: match architecture.name {
+                        "" => SavedAs::Attentive,
+                        _ => SavedAs::HuggingFace,
+                    },
+                },
+                names: self.names(architecture, &config, &words),
+                words: words.clone(),
+            })
         })
     }
 
@@ -169,6 +184,15 @@ impl Format {
             width: config.width,
         }
     }
+}
+
+/// Settings as a format writes them down.
+struct Expression {
+    saved: Saved,
+    /// The names of all tensors.
+    names: Names,
+    /// The words of config.json.
+    words: Value,
 }
 
 /// In the order in which saving tries them; the last can express everything.
@@ -217,14 +241,23 @@ pub struct Description {
     pub outputs: OutputNames,
     /// The names of classes or labels, where the folder has names for them.
     pub labels: Vec<String>,
+    /// What the classes of a sequence are, where the folder says so.
+    pub problem: Option<Problem>,
 }
 
-/// Reads what a folder, or a GGUF file, says of its model.
+/// Reads what a folder, or a GGUF file, says of its model. Where weights are there, their names have a say.
 pub fn describe(path: &Path) -> Result<Description, CheckpointError> {
     if is_gguf(path) {
         return gguf::describe(path);
     }
-    Ok(read_config(path)?.1)
+    let (names, mut description) = read_config(path)?;
+    match TensorFile::of_folder(path) {
+        Ok(file) => description.config = adapt::adapted(&description.config, &names, &file),
+        // A run that has not saved yet, or a model of the hub of which only this was asked.
+        Err(CheckpointError::NoWeights { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(description)
 }
 
 /// Loads the model of a folder, or of a GGUF file.
@@ -271,7 +304,7 @@ pub fn saved_tensors(
     config: &ModelConfig,
     ours: BTreeMap<String, TensorData>,
 ) -> BTreeMap<String, TensorData> {
-    expressing(config, None).0.write(ours)
+    expressing(config, None).names.write(ours)
 }
 
 /// The values of a module's parameters, by our names.
@@ -290,8 +323,8 @@ pub fn model_tensors<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
     names.zip(values.0).collect()
 }
 
-/// The names of the first class that can express the settings, and the words for them; those of `first` are tried first.
-fn expressing(config: &ModelConfig, first: Option<&str>) -> (Names, Value) {
+/// The first class that can express the settings; those of `first` are tried first.
+fn expressing(config: &ModelConfig, first: Option<&str>) -> Expression {
     let preferred = FORMATS.iter().filter(|it| first == Some(it.model_type));
     let found = preferred
         .chain(&FORMATS)
@@ -356,6 +389,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
         generation,
         last_state: format.last_state,
         labels: json::label_names(&words),
+        problem: Problem::read(&words).map_err(|problem| wrong(&path, problem))?,
     };
     Ok((names, description))
 }

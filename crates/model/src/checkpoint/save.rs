@@ -6,10 +6,9 @@ use std::path::Path;
 use burn::tensor::{DType, TensorData};
 use serde_json::{Value, json};
 
-use super::table::Names;
 use super::{
-    CheckpointError, Description, GenerationSettings, SpecialTokens, attentive, expressing,
-    json as words_of, model_tensors, replace_file, write_tensors,
+    CheckpointError, Description, Expression, GenerationSettings, SpecialTokens, attentive,
+    expressing, json as words_of, model_tensors, replace_file, write_tensors,
 };
 use crate::{Model, ModelConfig};
 
@@ -33,6 +32,15 @@ pub enum SavedAs {
     Attentive,
 }
 
+/// As what a model was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// The `model_type` of its config.json.
+    pub model_type: &'static str,
+    /// In whose words.
+    pub format: SavedAs,
+}
+
 /// As which numbers weights are saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedNumbers {
@@ -44,6 +52,9 @@ pub enum SavedNumbers {
     BFloat16,
 }
 
+/// Half a step beyond the largest number of 16 bits, 65504; from here on, rounding gives infinity.
+const FLOAT16_ENDS: f32 = 65520.0;
+
 impl SavedNumbers {
     /// Hugging Face's word.
     pub fn word(self) -> &'static str {
@@ -52,6 +63,23 @@ impl SavedNumbers {
             Self::Float16 => "float16",
             Self::BFloat16 => "bfloat16",
         }
+    }
+
+    /// Refuses numbers that would become infinite.
+    fn check(self, tensors: &BTreeMap<String, TensorData>) -> Result<(), CheckpointError> {
+        if self != Self::Float16 {
+            return Ok(());
+        }
+        for (name, data) in tensors {
+            let mut numbers = data.iter::<f32>();
+            if let Some(value) = numbers.find(|it| it.is_finite() && it.abs() >= FLOAT16_ENDS) {
+                return Err(CheckpointError::Overflow {
+                    tensor: name.clone(),
+                    value,
+                });
+            }
+        }
+        Ok(())
     }
 
     fn of(self, data: TensorData) -> TensorData {
@@ -89,24 +117,34 @@ pub fn save(folder: &Path, model: &Model, special: &SpecialTokens) -> Result<(),
     save_weights(folder, model)
 }
 
-/// Saves a model that was loaded, into a folder without weights.
+/// Saves a model that was loaded, into a folder without weights. Where its numbers cannot be saved as asked, nothing is written.
 pub fn convert(
     folder: &Path,
     model: &Model,
     description: &Description,
     options: SaveOptions,
-) -> Result<(), CheckpointError> {
+) -> Result<Saved, CheckpointError> {
     let config = model.config();
-    let (names, mut words) = match options.format {
+    let Expression {
+        saved,
+        names,
+        mut words,
+    } = match options.format {
         SavedAs::HuggingFace => expressing(config, Some(description.model_type)),
         SavedAs::Attentive => attentive::FORMAT_OF_ALL
             .expression(config)
             .expect("our own format can express every config"),
     };
     words_of::write_label_names(&mut words, &description.labels);
+    if let Some(problem) = description.problem {
+        problem.write(&mut words);
+    }
     let said = (&description.special, &description.generation);
+    let tensors = names.write(model_tensors(model));
+    options.numbers.check(&tensors)?;
     write_config(folder, words, said, options.numbers)?;
-    write_weights(folder, model, &names, options)
+    write_weights(folder, tensors, options)?;
+    Ok(saved)
 }
 
 /// Saves all of a model folder but the weights.
@@ -115,14 +153,14 @@ pub fn save_config(
     config: &ModelConfig,
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
-    let words = expressing(config, None).1;
+    let words = expressing(config, None).words;
     let said = (special, &GenerationSettings::default());
     write_config(folder, words, said, SavedNumbers::Float32)
 }
 
 /// Saves the weights of a model folder.
 pub fn save_weights(folder: &Path, model: &Model) -> Result<(), CheckpointError> {
-    let names = expressing(model.config(), None).0;
+    let names = expressing(model.config(), None).names;
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let tensors = names.write(model_tensors(model));
     write_tensors(&folder.join("model.safetensors"), tensors, metadata)
@@ -153,13 +191,11 @@ fn write_config(
 
 fn write_weights(
     folder: &Path,
-    model: &Model,
-    names: &Names,
+    tensors: BTreeMap<String, TensorData>,
     options: SaveOptions,
 ) -> Result<(), CheckpointError> {
     let metadata = || HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let numbers = options.numbers;
-    let tensors = names.write(model_tensors(model));
     let total: u64 = tensors.values().map(|it| size(it, numbers)).sum();
     let shards = shards(tensors, options);
     let count = shards.len();

@@ -8,7 +8,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::size;
-use crate::{ConfigError, Initializer, Linear, ModelConfig};
+use crate::{ConfigError, Initializer, Linear, ModelConfig, Source};
 
 /// Settings of a vector for the whole sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,11 @@ pub enum PooledFrom {
     First,
     /// The last position that is no padding.
     Last,
+    /// The last position whose token is another than this one, wherever padding is said to be; the first where none is. Of
+    /// a picture, the last position.
+    LastBut(u32),
+    /// The last position, even if it is padding: for one sequence at a time, which needs none.
+    End,
     /// The mean of all positions that are no padding.
     Mean,
 }
@@ -91,9 +96,14 @@ impl Pooler {
         }
     }
 
-    /// `[batch, length, width]` to `[batch, width]`; `real` says where padding leaves real positions.
-    pub fn forward(&self, states: Tensor<3>, real: Option<&[Range<usize>]>) -> Tensor<2> {
-        let pooled = gather(states, self.config.from, real);
+    /// `[batch, length, width]` to `[batch, width]` of what was read; `real` says where padding leaves real positions.
+    pub fn forward(
+        &self,
+        states: Tensor<3>,
+        source: &Source,
+        real: Option<&[Range<usize>]>,
+    ) -> Tensor<2> {
+        let pooled = gather(states, self.config.from, source, real);
         let Some(map) = &self.map else { return pooled };
         let mapped = map.forward(pooled);
         match self.config.map.as_ref().and_then(|map| map.activation) {
@@ -103,8 +113,33 @@ impl Pooler {
     }
 }
 
+/// The states `[batch, length, width]` at one position of each row.
+fn chosen(states: Tensor<3>, positions: &[usize]) -> Tensor<2> {
+    let [batch, length, width] = states.dims();
+    let places = positions.iter().enumerate();
+    let places: Vec<i64> = places.map(|(row, at)| (row * length + at) as i64).collect();
+    let data = TensorData::new(places, [batch]);
+    let places = Tensor::<1, Int>::from_data(data, &states.device());
+    states.reshape([batch * length, width]).select(0, places)
+}
+
+/// Where the last token of each row stands that is not `padding`.
+fn last_but(ids: &Tensor<2, Int>, padding: u32) -> Vec<usize> {
+    let [_, length] = ids.dims();
+    let ids: Vec<i64> = ids.to_data().iter::<i64>().collect();
+    let last = |row: &[i64]| row.iter().rposition(|id| *id != i64::from(padding));
+    ids.chunks(length.max(1))
+        .map(|row| last(row).unwrap_or(0))
+        .collect()
+}
+
 /// One vector of each row's states `[batch, length, width]`; zeros where a mean has nothing but padding.
-fn gather(states: Tensor<3>, from: PooledFrom, real: Option<&[Range<usize>]>) -> Tensor<2> {
+fn gather(
+    states: Tensor<3>,
+    from: PooledFrom,
+    source: &Source,
+    real: Option<&[Range<usize>]>,
+) -> Tensor<2> {
     let [batch, length, width] = states.dims();
     let range = |row: usize| match real {
         Some(real) => real[row].start.min(length)..real[row].end.min(length),
@@ -113,12 +148,14 @@ fn gather(states: Tensor<3>, from: PooledFrom, real: Option<&[Range<usize>]>) ->
     match from {
         PooledFrom::First => states.narrow(1, 0, 1).reshape([batch, width]),
         PooledFrom::Last => {
-            let last = |row: usize| (row * length + range(row).end.saturating_sub(1)) as i64;
-            let places: Vec<i64> = (0..batch).map(last).collect();
-            let data = TensorData::new(places, [batch]);
-            let places = Tensor::<1, Int>::from_data(data, &states.device());
-            states.reshape([batch * length, width]).select(0, places)
+            let last = |row: usize| range(row).end.saturating_sub(1);
+            chosen(states, &(0..batch).map(last).collect::<Vec<usize>>())
         }
+        PooledFrom::LastBut(padding) => match source {
+            Source::Ids(ids) => chosen(states, &last_but(ids, padding)),
+            Source::Pixels(_) => chosen(states, &vec![length.saturating_sub(1); batch]),
+        },
+        PooledFrom::End => chosen(states, &vec![length.saturating_sub(1); batch]),
         PooledFrom::Mean => {
             let share = |row: usize| {
                 let range = range(row);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use attentive_model::Model;
 use attentive_model::checkpoint::{
-    self, Description, SaveOptions, SavedAs, SavedNumbers, TensorFile, Wanted,
+    self, Description, GenerationSettings, SaveOptions, SavedAs, SavedNumbers, TensorFile, Wanted,
 };
 use attentive_model::models::{TransformerSizes, transformer};
 use burn::tensor::{Device, TensorData};
@@ -100,8 +100,10 @@ const CASES: &[(&str, &[&str], usize)] = &[
     ("big-bird", &["", "padded.", "short.", "uneven."], 7),
     ("deit", &["", "interpolated."], 11),
     ("distilbert", &["", "padded."], 9),
+    ("gpt2-classifier", &["", "padded."], 6),
     ("longformer", &["", "local.", "padded.", "uneven."], 7),
     ("marian", &["", "padded."], 14),
+    ("mistral-classifier", &[""], 6),
     ("reformer", &["", "padded.", "short.", "uneven."], 9),
     ("reformer-masked", &["", "padded.", "short.", "uneven."], 7),
     ("roberta", &["", "padded."], 7),
@@ -132,6 +134,23 @@ fn all_outputs_are_those_of_transformers() {
 const UNREAD: [&str; 2] = ["encoder.pooler.dense.weight", "encoder.pooler.dense.bias"];
 
 #[test]
+fn without_a_pad_token_rows_are_read_one_by_one() {
+    let golden = Golden::open("mistral-classifier");
+    let place = std::env::temp_dir().join(format!("attentive-rows-{}", std::process::id()));
+    let ids = TensorData::new(vec![5i64, 9, 4, 7, 3, 8], [2, 3]);
+    let tensors = BTreeMap::from([("input_ids".to_owned(), ids)]);
+    checkpoint::write_tensors(&place, tensors, Default::default()).unwrap();
+    let file = TensorFile::open(&place).unwrap();
+    let (model, said) = (&golden.model, &golden.description);
+    let refused = checkpoint::forward(model, said, &file, "", Wanted::default()).unwrap_err();
+    std::fs::remove_file(&place).unwrap();
+    assert!(
+        refused.to_string().ends_with("there are 2 rows, and config.json names no pad_token_id by which the last token of each is found; give one row, or add it"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_is_saved_is_what_was_loaded() {
     for (name, ..) in CASES {
         let golden = Golden::open(name);
@@ -150,10 +169,18 @@ fn what_is_saved_is_what_was_loaded() {
             "{name}"
         );
         assert_eq!(description.special, golden.description.special, "{name}");
+        assert_eq!(description.problem, golden.description.problem, "{name}");
+        let settings = |said: &Description| GenerationSettings {
+            path: PathBuf::new(),
+            ..said.generation.clone()
+        };
         assert_eq!(
-            description.generation, golden.description.generation,
+            settings(&description),
+            settings(&golden.description),
             "{name}"
         );
+        let described = checkpoint::describe(&folder(name)).unwrap();
+        assert_eq!(described.config, golden.description.config, "{name}");
         let theirs = TensorFile::of_folder(&folder(name)).unwrap();
         let ours = TensorFile::of_folder(&place).unwrap();
         let tensors = |file: &TensorFile| -> BTreeMap<String, Vec<usize>> {

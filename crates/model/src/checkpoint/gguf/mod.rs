@@ -98,6 +98,7 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
         last_state: LastState::Normed,
         outputs: OutputNames::PLAIN,
         labels: Vec::new(),
+        problem: None,
     };
     Ok((architecture, tensors, description))
 }

@@ -11,8 +11,8 @@ use burn::tensor::TensorData;
 
 use super::{CheckpointError, Description, LastState, TensorFile};
 use crate::{
-    AttentionSite, Cache, ClassScores, Extras, LabelsUse, Memory, Model, Output, Recorder, Role,
-    Site,
+    AttentionSite, Cache, ClassScores, Extras, LabelsUse, Memory, Model, Output, PooledFrom,
+    Recorder, Role, Site,
 };
 use inputs::Inputs;
 use tensors::Tensors;
@@ -72,6 +72,15 @@ pub fn forward(
         }
     }
     input.memory = memory;
+    let from = model.config().pooler.as_ref().map(|it| it.from);
+    if let (Some(PooledFrom::End), crate::Source::Ids(ids)) = (from, &input.source)
+        && ids.dims()[0] > 1
+    {
+        return inputs.tensors.wrong(format!(
+            "there are {} rows, and config.json names no pad_token_id by which the last token of each is found; give one row, or add it",
+            ids.dims()[0]
+        ));
+    }
     let mut recorder = recorder(wanted);
     let mut cache = wanted.past_key_values.then(Cache::new);
     let output = model.forward(

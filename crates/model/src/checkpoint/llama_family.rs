@@ -85,6 +85,9 @@ pub(super) struct Words {
     /// Before transformers 5.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub rope_scaling: Value,
+    /// Before transformers 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_rotary_factor: Option<f64>,
     /// Since transformers 5.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub rope_parameters: Value,
@@ -112,6 +115,7 @@ impl Default for Words {
             tie_word_embeddings: false,
             rope_theta: None,
             rope_scaling: Value::Null,
+            partial_rotary_factor: None,
             rope_parameters: Value::Null,
             quantization_config: Value::Null,
         }
@@ -169,6 +173,7 @@ impl Family {
         let rope = RopeWords {
             rope_theta: words.rope_theta,
             rope_scaling: &words.rope_scaling,
+            partial_rotary_factor: words.partial_rotary_factor,
             rope_parameters: &words.rope_parameters,
             max_position_embeddings: words.max_position_embeddings,
         };
@@ -254,6 +259,7 @@ impl Family {
             rope_theta: Some(rotary.theta),
             // Older versions of transformers read nothing else, and would leave the scaling out.
             rope_scaling: rotary.scaling.as_ref().map_or(Value::Null, |_| scaling),
+            partial_rotary_factor: None,
             rope_parameters: parameters,
             quantization_config: Value::Null,
         };

@@ -13,6 +13,8 @@ pub struct RopeWords<'w> {
     pub rope_theta: Option<f64>,
     /// Before transformers 5.
     pub rope_scaling: &'w Value,
+    /// Before transformers 5, which moves it into the table of the rest.
+    pub partial_rotary_factor: Option<f64>,
     /// Since transformers 5.
     pub rope_parameters: &'w Value,
     /// What the scalings fall back to for the length that a model was trained on.
@@ -37,6 +39,11 @@ struct Scaling {
 impl RopeWords<'_> {
     /// Our settings from either style.
     pub fn read(&self) -> Result<RotaryConfig, String> {
+        if let Some(partial) = self.partial_rotary_factor.filter(|it| *it != 1.0) {
+            return Err(format!(
+                "partial_rotary_factor {partial} is not supported; it must be 1"
+            ));
+        }
         let new_style = self.rope_parameters["rope_theta"].as_f64();
         let theta = new_style.or(self.rope_theta).unwrap_or(10_000.0);
         let old = self.scaling("rope_scaling", self.rope_scaling)?;

@@ -10,27 +10,21 @@ use attentive_model::checkpoint::{
 use attentive_model::models::{TransformerSizes, transformer};
 use burn::tensor::{Device, TensorData};
 
-pub fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/models")
-        .join(name)
-}
+use crate::support::{Golden, folder};
 
-pub struct Golden {
-    pub name: &'static str,
-    pub file: TensorFile,
+/// A model of a fixture and what it must compute.
+pub struct Loaded {
+    pub golden: Golden,
     pub model: Model,
     description: Description,
 }
 
-impl Golden {
-    pub fn open(name: &'static str) -> Self {
-        let folder = folder(name);
-        let (model, description) = checkpoint::load(&folder, &Device::flex())
+impl Loaded {
+    pub fn open(name: &str) -> Self {
+        let (model, description) = checkpoint::load(&folder(name), &Device::flex())
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         Self {
-            name,
-            file: TensorFile::open(&folder.join("golden.safetensors")).unwrap(),
+            golden: Golden::open(name),
             model,
             description,
         }
@@ -43,44 +37,25 @@ impl Golden {
             attentions: true,
             past_key_values: false,
         };
-        let outputs =
-            checkpoint::forward(&self.model, &self.description, &self.file, prefix, wanted)
-                .unwrap_or_else(|error| panic!("{} {prefix}: {error}", self.name));
+        let Golden { name, file, .. } = &self.golden;
+        let outputs = checkpoint::forward(&self.model, &self.description, file, prefix, wanted)
+            .unwrap_or_else(|error| panic!("{name} {prefix}: {error}"));
         let mut compared = Vec::new();
         for (output, ours) in outputs {
             let mut key = format!("{prefix}{output}");
             // Of sparse attentions, transformers returns what it keeps; the matrix of all pairs stands beside.
             let dense = format!("{prefix}dense_{output}");
-            if self.file.shape(&dense).is_some() {
+            if file.shape(&dense).is_some() {
                 key = dense;
             }
-            if self.file.shape(&key).is_none() {
+            if file.shape(&key).is_none() {
                 continue;
             }
-            let apart = self.difference(prefix, &key, ours);
-            assert!(apart < bound, "{} {key} differs by {apart}", self.name);
+            let apart = self.golden.difference(prefix, &key, ours);
+            assert!(apart < bound, "{name} {key} differs by {apart}");
             compared.push(output);
         }
         compared
-    }
-
-    /// The largest difference relative to the largest number, where the mask of the case says that a position is real.
-    pub fn difference(&self, prefix: &str, key: &str, ours: TensorData) -> f32 {
-        let shape = self.file.shape(key).unwrap().to_vec();
-        assert_eq!(ours.shape().to_vec(), shape, "{} {key}", self.name);
-        let ours = ours.try_to_vec::<f32>().unwrap();
-        let theirs = self.file.floats(key).unwrap();
-        let masks = ["decoder_attention_mask", "attention_mask"];
-        let masks = masks.map(|mask| format!("{prefix}{mask}"));
-        let real = masks.iter().find_map(|mask| {
-            let fits = self.file.shape(mask)? == shape.get(..2)?;
-            (fits && shape.len() == 3).then(|| self.file.integers(mask).unwrap())
-        });
-        let width = shape.last().copied().unwrap_or(1);
-        let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
-        let pairs = ours.iter().zip(&theirs).enumerate();
-        let kept = pairs.filter(|(i, _)| real.as_ref().is_none_or(|real| real[i / width] == 1));
-        kept.map(|(_, (a, b))| (a - b).abs()).fold(0.0, f32::max) / largest
     }
 }
 
@@ -118,9 +93,9 @@ const CASES: &[(&str, &[&str], usize)] = &[
 #[test]
 fn all_outputs_are_those_of_transformers() {
     for (name, prefixes, least) in CASES {
-        let golden = Golden::open(name);
+        let loaded = Loaded::open(name);
         for (i, prefix) in prefixes.iter().enumerate() {
-            let compared = golden.check(prefix, 1e-5);
+            let compared = loaded.check(prefix, 1e-5);
             let least = if i == 0 { *least } else { 1 };
             assert!(
                 compared.len() >= least,
@@ -135,13 +110,13 @@ const UNREAD: [&str; 2] = ["encoder.pooler.dense.weight", "encoder.pooler.dense.
 
 #[test]
 fn without_a_pad_token_rows_are_read_one_by_one() {
-    let golden = Golden::open("mistral-classifier");
+    let loaded = Loaded::open("mistral-classifier");
     let place = std::env::temp_dir().join(format!("attentive-rows-{}", std::process::id()));
     let ids = TensorData::new(vec![5i64, 9, 4, 7, 3, 8], [2, 3]);
     let tensors = BTreeMap::from([("input_ids".to_owned(), ids)]);
     checkpoint::write_tensors(&place, tensors, Default::default()).unwrap();
     let file = TensorFile::open(&place).unwrap();
-    let (model, said) = (&golden.model, &golden.description);
+    let (model, said) = (&loaded.model, &loaded.description);
     let refused = checkpoint::forward(model, said, &file, "", Wanted::default()).unwrap_err();
     std::fs::remove_file(&place).unwrap();
     assert!(
@@ -153,34 +128,34 @@ fn without_a_pad_token_rows_are_read_one_by_one() {
 #[test]
 fn what_is_saved_is_what_was_loaded() {
     for (name, ..) in CASES {
-        let golden = Golden::open(name);
+        let loaded = Loaded::open(name);
         let place =
             std::env::temp_dir().join(format!("attentive-models-{}-{name}", std::process::id()));
         let options = SaveOptions::default();
-        checkpoint::convert(&place, &golden.model, &golden.description, options).unwrap();
+        checkpoint::convert(&place, &loaded.model, &loaded.description, options).unwrap();
         let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
         assert_eq!(
-            description.model_type, golden.description.model_type,
+            description.model_type, loaded.description.model_type,
             "{name}"
         );
         assert_eq!(
             again.config().canonical(),
-            golden.model.config().canonical(),
+            loaded.model.config().canonical(),
             "{name}"
         );
-        assert_eq!(description.special, golden.description.special, "{name}");
-        assert_eq!(description.problem, golden.description.problem, "{name}");
+        assert_eq!(description.special, loaded.description.special, "{name}");
+        assert_eq!(description.problem, loaded.description.problem, "{name}");
         let settings = |said: &Description| GenerationSettings {
             path: PathBuf::new(),
             ..said.generation.clone()
         };
         assert_eq!(
             settings(&description),
-            settings(&golden.description),
+            settings(&loaded.description),
             "{name}"
         );
         let described = checkpoint::describe(&folder(name)).unwrap();
-        assert_eq!(described.config, golden.description.config, "{name}");
+        assert_eq!(described.config, loaded.description.config, "{name}");
         let theirs = TensorFile::of_folder(&folder(name)).unwrap();
         let ours = TensorFile::of_folder(&place).unwrap();
         let tensors = |file: &TensorFile| -> BTreeMap<String, Vec<usize>> {
@@ -205,7 +180,7 @@ fn what_is_saved_is_what_was_loaded() {
 
 #[test]
 fn weights_in_several_files_and_in_half_the_bits_load_again() {
-    let golden = Golden::open("bert");
+    let loaded = Loaded::open("bert");
     let place = std::env::temp_dir().join(format!("attentive-shards-{}", std::process::id()));
     for (numbers, bound) in [
         (SavedNumbers::Float16, 1e-3),
@@ -216,14 +191,14 @@ fn weights_in_several_files_and_in_half_the_bits_load_again() {
             numbers,
             shard_bytes: 5_000,
         };
-        checkpoint::convert(&place, &golden.model, &golden.description, options).unwrap();
+        checkpoint::convert(&place, &loaded.model, &loaded.description, options).unwrap();
         assert!(place.join("model.safetensors.index.json").exists());
         assert!(!place.join("model.safetensors").exists());
         let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
         assert_eq!(description.model_type, "attentive");
         for (ours, theirs) in parameter_values(&again)
             .iter()
-            .zip(parameter_values(&golden.model))
+            .zip(parameter_values(&loaded.model))
         {
             let apart = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
             assert!(apart.fold(0.0, f32::max) < bound);
@@ -240,8 +215,8 @@ fn parameter_values(model: &Model) -> Vec<Vec<f32>> {
 #[test]
 fn names_and_shapes_of_parameters() {
     for (name, ..) in CASES {
-        let golden = Golden::open(name);
-        let lines = attentive_model::parameters(&golden.model);
+        let loaded = Loaded::open(name);
+        let lines = attentive_model::parameters(&loaded.model);
         let lines = lines.iter().map(|it| format!("{} {:?}", it.name, it.shape));
         let lines: Vec<String> = lines.collect();
         insta::assert_snapshot!(format!("parameters_{name}"), lines.join("\n"));
@@ -259,9 +234,9 @@ fn the_transformer_of_the_paper_is_the_one_that_is_held_to_pytorch() {
         layers: 2,
         dropout: 0.0,
     };
-    let golden = Golden::open("transformer");
+    let loaded = Loaded::open("transformer");
     assert_eq!(
         transformer(sizes).canonical(),
-        golden.model.config().canonical()
+        loaded.model.config().canonical()
     );
 }

@@ -9,18 +9,19 @@ use attentive_model::{
 };
 use burn::tensor::{Device, Tensor, TensorData};
 
-use crate::architectures::{Golden, folder};
+use crate::architectures::Loaded;
+use crate::support::folder;
 
 /// Continues the prompt of a golden with the likeliest tokens; `next` gives the scores of the last position, of all ids so far.
-fn check_greedy(golden: &Golden, mut next: impl FnMut(&[i64]) -> Vec<f32>) {
-    let expected = golden.file.integers("greedy_ids").unwrap();
-    let mut ids = golden.file.integers("prompt_ids").unwrap();
+fn check_greedy(loaded: &Loaded, mut next: impl FnMut(&[i64]) -> Vec<f32>) {
+    let expected = loaded.golden.integers("greedy_ids");
+    let mut ids = loaded.golden.integers("prompt_ids");
     while ids.len() < expected.len() {
         let scores = next(&ids);
         let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
         ids.push(best.unwrap() as i64);
     }
-    assert_eq!(ids, expected, "{}", golden.name);
+    assert_eq!(ids, expected, "{}", loaded.golden.name);
 }
 
 fn input(ids: &[i64], batch: usize) -> Input {
@@ -37,9 +38,9 @@ fn last_scores(words: Tensor<3>) -> Vec<f32> {
 
 #[test]
 fn the_likeliest_tokens_of_a_reformer_are_those_of_transformers() {
-    let golden = Golden::open("reformer");
-    check_greedy(&golden, |ids| {
-        let output = golden.model.forward(input(ids, 1), Extras::default());
+    let loaded = Loaded::open("reformer");
+    check_greedy(&loaded, |ids| {
+        let output = loaded.model.forward(input(ids, 1), Extras::default());
         last_scores(output.into_words())
     });
 }
@@ -47,9 +48,9 @@ fn the_likeliest_tokens_of_a_reformer_are_those_of_transformers() {
 #[test]
 fn rotations_are_drawn_as_pytorch_draws_them() {
     for name in ["reformer", "reformer-masked"] {
-        let golden = Golden::open(name);
-        let expected = golden.file.floats("rotations").unwrap();
-        let drawn = model_tensors(&golden.model);
+        let loaded = Loaded::open(name);
+        let expected = loaded.golden.floats("rotations");
+        let drawn = model_tensors(&loaded.model);
         let drawn = drawn.iter().filter(|(name, _)| name.ends_with("rotations"));
         let mut layers = 0;
         for (layer, ours) in drawn {
@@ -63,8 +64,8 @@ fn rotations_are_drawn_as_pytorch_draws_them() {
 }
 
 /// One segment of Transformer-XL, against the case of a prefix.
-fn check_segment(golden: &Golden, model: &Model, prefix: &str, cache: Option<&mut Cache>) {
-    let ids = golden.file.integers(&format!("{prefix}input_ids")).unwrap();
+fn check_segment(loaded: &Loaded, model: &Model, prefix: &str, cache: Option<&mut Cache>) {
+    let ids = loaded.golden.integers(&format!("{prefix}input_ids"));
     let mut recorder = Recorder {
         keep_weights: true,
         ..Recorder::default()
@@ -82,45 +83,45 @@ fn check_segment(golden: &Golden, model: &Model, prefix: &str, cache: Option<&mu
     compared.extend(weights.map(|(i, (_, it))| (format!("attentions.{i}"), it.into_data())));
     for (name, ours) in compared {
         let key = format!("{prefix}{name}");
-        let apart = golden.difference(prefix, &key, ours);
+        let apart = loaded.golden.difference(prefix, &key, ours);
         assert!(apart < 1e-5, "{key} differs by {apart}");
     }
 }
 
 #[test]
 fn a_memory_goes_from_segment_to_segment() {
-    let golden = Golden::open("transformer-xl");
+    let loaded = Loaded::open("transformer-xl");
     let mut cache = Cache::new();
-    check_segment(&golden, &golden.model, "first.", Some(&mut cache));
-    check_segment(&golden, &golden.model, "second.", Some(&mut cache));
+    check_segment(&loaded, &loaded.model, "first.", Some(&mut cache));
+    check_segment(&loaded, &loaded.model, "second.", Some(&mut cache));
 }
 
 #[test]
 fn without_a_memory_transformer_xl_sees_its_segment_alone() {
-    let golden = Golden::open("transformer-xl");
-    let mut config = golden.model.config().clone();
+    let loaded = Loaded::open("transformer-xl");
+    let mut config = loaded.model.config().clone();
     let AttentionConfig::TransformerXl(attention) = &mut config.blocks[0].attention else {
         panic!("another attention");
     };
     attention.start = MemoryStart::Empty;
     attention.window = None;
     let model = Model::new(&config, 0, &Device::flex()).unwrap();
-    let values = model_tensors(&golden.model).into_iter().collect();
+    let values = model_tensors(&loaded.model).into_iter().collect();
     let model = replace_parameters(model, values);
-    check_segment(&golden, &model, "without_memory.", None);
+    check_segment(&loaded, &model, "without_memory.", None);
 }
 
 #[test]
 fn the_likeliest_tokens_of_transformer_xl_are_those_of_transformers() {
-    let golden = Golden::open("transformer-xl");
+    let loaded = Loaded::open("transformer-xl");
     let mut cache = Cache::new();
     let mut read = 0;
-    check_greedy(&golden, |ids| {
+    check_greedy(&loaded, |ids| {
         let extras = Extras {
             cache: Some(&mut cache),
             ..Extras::default()
         };
-        let output = golden.model.forward(input(&ids[read..], 1), extras);
+        let output = loaded.model.forward(input(&ids[read..], 1), extras);
         read = ids.len();
         last_scores(output.into_words())
     });
@@ -128,9 +129,9 @@ fn the_likeliest_tokens_of_transformer_xl_are_those_of_transformers() {
 
 #[test]
 fn scores_by_clusters_are_logarithms_of_probabilities() {
-    let golden = Golden::open("transformer-xl");
-    let ids = golden.file.integers("first.input_ids").unwrap();
-    let output = golden
+    let loaded = Loaded::open("transformer-xl");
+    let ids = loaded.golden.integers("first.input_ids");
+    let output = loaded
         .model
         .forward(input(&ids, 2), Extras::default())
         .into_words();
@@ -145,7 +146,7 @@ fn scores_by_clusters_are_logarithms_of_probabilities() {
         }
     }
     let mean = losses.iter().sum::<f32>() / losses.len() as f32;
-    let expected = golden.file.floats("loss.value").unwrap()[0];
+    let expected = loaded.golden.floats("loss.value")[0];
     assert!(
         (mean - expected).abs() < 1e-5 * expected,
         "{mean} and {expected}"

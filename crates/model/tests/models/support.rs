@@ -16,22 +16,26 @@ const VALUES: f32 = 1e-5;
 /// The same of gradients, in the norm of the whole tensor.
 const GRADIENTS: f64 = 1e-4;
 
+/// A folder of `fixtures/models`.
+pub fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/models")
+        .join(name)
+}
+
 /// A folder of `fixtures/models` with what its model must compute.
 pub struct Golden {
     /// The folder's name, for messages.
     pub name: String,
     /// The model folder.
     pub folder: PathBuf,
-    file: TensorFile,
+    pub file: TensorFile,
 }
 
 impl Golden {
     /// Opens `fixtures/models/NAME`.
     pub fn open(name: &str) -> Self {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures/models")
-            .join(name);
-        Self::of_file(name, folder, "golden.safetensors")
+        Self::of_file(name, folder(name), "golden.safetensors")
     }
 
     /// Opens a file of golden tensors in any folder.
@@ -114,6 +118,28 @@ impl Golden {
         self.close(key, &kept(&ours), &kept(&theirs));
     }
 
+    /// The largest difference relative to the largest number, where the mask of the case says that a position is real.
+    pub fn difference(&self, prefix: &str, key: &str, ours: TensorData) -> f32 {
+        let shape = self.file.shape(key).unwrap().to_vec();
+        assert_eq!(ours.shape().to_vec(), shape, "{} {key}", self.name);
+        let ours = ours.try_to_vec::<f32>().unwrap();
+        let theirs = self.file.floats(key).unwrap();
+        let masks = ["decoder_attention_mask", "attention_mask"];
+        let masks = masks.map(|mask| format!("{prefix}{mask}"));
+        let real = masks.iter().find_map(|mask| {
+            let fits = self.file.shape(mask)? == shape.get(..2)?;
+            (fits && shape.len() == 3).then(|| self.file.integers(mask).unwrap())
+        });
+        let width = shape.last().copied().unwrap_or(1);
+        let kept = |all: &[f32]| -> Vec<f32> {
+            let numbers = all.iter().enumerate();
+            let real = |i: usize| real.as_ref().is_none_or(|real| real[i / width] == 1);
+            numbers.filter(|(i, _)| real(*i)).map(|(_, x)| *x).collect()
+        };
+        let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+        apart(&kept(&ours), &kept(&theirs)) / largest
+    }
+
     /// Fails unless the gradients, by the names of the model's file, are the golden `gradient.NAME`, all of them.
     pub fn check_gradients(&self, ours: BTreeMap<String, TensorData>) {
         let theirs = self.file.names();
@@ -146,12 +172,15 @@ impl Golden {
 
     fn close(&self, key: &str, ours: &[f32], theirs: &[f32]) {
         let largest = theirs.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
-        let pairs = ours.iter().zip(theirs);
-        // A number that is none is told too: it would be lost in a maximum.
-        let apart = pairs.map(|(a, b)| (a - b).abs() / largest);
-        let apart = apart.fold(0.0f32, |most, it| if it <= most { most } else { it });
+        let apart = apart(ours, theirs) / largest;
         assert!(apart < VALUES, "{}: {key} differs by {apart}", self.name);
     }
+}
+
+/// The largest difference. A number that is none is told too: it would be lost in a maximum.
+fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
+    let apart = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+    apart.fold(0.0f32, |most, it| if it <= most { most } else { it })
 }
 
 /// The numbers of a tensor, one after the other.

@@ -183,6 +183,8 @@ fn words_that_are_not_supported_are_refused_in_a_sentence() {
             "rope_parameters",
             json!({ "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5 }),
         ),
+        refusal("qwen3", "partial_rotary_factor", json!(0.25)),
+        refusal("bert-classifier", "problem_type", json!("ranking")),
         refusal(
             "qwen2",
             "quantization_config",

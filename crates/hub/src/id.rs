@@ -35,7 +35,8 @@ impl FromStr for ModelId {
 
     fn from_str(text: &str) -> Result<Self, HubError> {
         let refused = |problem| HubError::Id {
-            given: text.to_owned(),
+            // Enough to be recognised.
+            given: text.chars().take(2 * LONGEST).collect(),
             problem,
         };
         let (repo, revision) = text.split_once('@').unwrap_or((text, MAIN));

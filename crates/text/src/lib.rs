@@ -15,6 +15,7 @@
 //! # Ok::<(), attentive_text::TextError>(())
 //! ```
 
+mod base64;
 mod byte_symbols;
 mod chat;
 mod chunks;

@@ -165,6 +165,13 @@ fn templates_that_ask_for_too_much_are_refused() {
 
 #[test]
 fn values_within_values_do_not_end_the_program() {
-    let deep = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
-    assert_eq!(render(&format!("{deep}done")), "done");
+    let deep = |depth: usize| {
+        let (start, each) = ("{% set ns = namespace(x=[]) %}", "{% set ns.x = [ns.x] %}");
+        format!("{start}{{% for i in range({depth}) %}}{each}{{% endfor %}}")
+    };
+    assert_eq!(render(&(deep(50_000) + "done")), "done");
+    assert_eq!(render(&(deep(50_000) + "{{ ns.x }}")).len(), 100_002);
+    assert!(render(&(deep(50_000) + "{{ ns.x | tojson }}")).contains("levels deep"));
+    // The error holds the values, too.
+    assert!(render(&deep(99_999)).contains("ran out of fuel"));
 }

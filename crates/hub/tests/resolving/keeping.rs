@@ -189,7 +189,7 @@ fn two_at_once_fetch_a_file_once() {
     let all: Vec<&str> = runs.iter().flat_map(|run| run.downloads()).collect();
     let of_weights = all.iter().filter(|it| it.ends_with("model.safetensors"));
     assert_eq!(of_weights.count(), 1);
-    assert_eq!(place.blobs().len(), 5);
+    assert_eq!(place.blobs().len(), 6);
 }
 
 #[test]

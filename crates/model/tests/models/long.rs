@@ -216,7 +216,7 @@ fn what_a_config_cannot_mean_here_is_told_with_key_and_value() {
             "longformer",
             "attention_window",
             serde_json::json!(5),
-            "blocks.0.attention.window: 5 is odd; both sides of a query see half of it: use an even number",
+            "attention_window (here blocks.0.attention.window): 5 is odd; both sides of a query see half of it: use an even number",
         ),
         (
             "longformer",

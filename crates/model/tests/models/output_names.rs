@@ -4,7 +4,7 @@ use attentive_model::Model;
 use attentive_model::checkpoint::{self, TensorFile, Wanted};
 use burn::tensor::Device;
 
-use crate::architectures::folder;
+use crate::support::folder;
 
 /// The outputs of a class besides the last state, from the settings and the inputs of a fixture of its family.
 fn check(fixture: &str, class: &str, expected: &[&str]) {

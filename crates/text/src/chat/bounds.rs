@@ -1,12 +1,12 @@
 //! What a template may ask for: neither widths that a few characters make as large as memory, nor a text without end.
 //!
-//! Fuel bounds the steps and this the numbers that a template names. Nothing bounds a value that a template puts together with
+//! Fuel bounds the steps, a stack of its own the depth of values, and this the numbers that a template names. Nothing bounds a value that a template puts together with
 //! itself again and again (`a ~ a`): the engine asks nobody before it joins texts.
 
 use std::io::{Error as IoError, Write};
 
 use minijinja::value::{Kwargs, Rest, StringInput, Value};
-use minijinja::{Environment, Error, ErrorKind, State, filters};
+use minijinja::{Environment, Error, ErrorKind, State, Template, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 /// The largest width of anything.
@@ -14,6 +14,32 @@ const WIDEST: usize = 9_999;
 
 /// The most bytes of a conversation's text.
 const LONGEST: usize = 64 << 20;
+
+/// For values within values, which are shown and dropped one within the other: enough for as many as there are steps.
+/// Memory is only taken of what is used.
+const STACK: usize = 512 << 20;
+
+/// What a template gives, or what `told` makes of its error, which may hold values of the template and stays on their stack.
+pub(super) fn render(
+    template: &Template,
+    values: Value,
+    told: fn(&Error) -> String,
+) -> Result<String, String> {
+    let render = || {
+        let mut text = BoundedText::default();
+        let rendered = template.render_captured_to(values, &mut text).map(drop);
+        rendered.map_err(|error| told(&error))?;
+        Ok(text.into_text())
+    };
+    let rendered = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, render);
+        thread.map(|thread| thread.join())
+    });
+    rendered
+        .map_err(|error| error.to_string())?
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
 
 /// Puts bounds in the place of what has none.
 pub(super) fn set(environment: &mut Environment) {
@@ -73,11 +99,11 @@ pub(super) fn too_long() -> String {
 
 /// A text that grows no further than it may.
 #[derive(Default)]
-pub(super) struct BoundedText(Vec<u8>);
+struct BoundedText(Vec<u8>);
 
 impl BoundedText {
     /// The text; what is written to it is never cut within a character.
-    pub(super) fn into_text(self) -> String {
+    fn into_text(self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use bounds::BoundedText;
 use minijinja::value::Value as JinjaValue;
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde::{Deserialize, Serialize};
@@ -18,7 +17,7 @@ use crate::folder::{Files, broken, role_texts, text_if_there};
 use crate::{GgufTokenizer, TextError};
 
 /// Steps that a template may take. Real ones take some hundreds per message; a loop without end must stop.
-const FUEL: u64 = 2_000_000;
+const FUEL: u64 = 1_000_000;
 /// The name of the template that is used unless another is asked for.
 const DEFAULT: &str = "default";
 
@@ -147,11 +146,7 @@ impl ChatTemplates {
             tools => JinjaValue::from(()),
             documents => JinjaValue::from(()),
         };
-        let mut text = BoundedText::default();
-        template
-            .render_captured_to(values, &mut text)
-            .map_err(|error| failed(sentence(&error)))?;
-        Ok(text.into_text())
+        bounds::render(&template, values, sentence).map_err(failed)
     }
 }
 
@@ -190,8 +185,17 @@ fn sentence(error: &Error) -> String {
         None => error.kind().to_string(),
     };
     let what = what.replace(['\n', '\r'], " ");
+    let what: String = what.chars().map(shown).collect();
     match error.line() {
         Some(line) => format!("{what}, in line {line}"),
         None => what,
+    }
+}
+
+/// A character as a message shows it: templates may quote what would change how a terminal looks.
+fn shown(character: char) -> String {
+    match character.is_control() {
+        true => character.escape_debug().collect(),
+        false => character.to_string(),
     }
 }

@@ -6,6 +6,7 @@ use super::classes::Arrangement;
 use super::files::Files;
 use super::parts::SPACE;
 use crate::TextError;
+use crate::base64::base64;
 use crate::sentence_piece::PieceModel;
 
 /// How spaces are made visible, and whether one is put before the text.
@@ -136,23 +137,4 @@ pub(super) fn replaced_characters(model: &PieceModel) -> Option<Value> {
     let rules = base64(&model.charsmap);
     let step = json!({"type": "Precompiled", "precompiled_charsmap": rules});
     Some(step).filter(|_| !model.charsmap.is_empty())
-}
-
-/// Base64 with padding, in which tokenizer.json keeps bytes.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) as usize & 63;
-            text.push(if digit <= chunk.len() {
-                DIGITS[index] as char
-            } else {
-                '='
-            });
-        }
-    }
-    text
 }

@@ -2,6 +2,7 @@
 
 mod alphabet;
 mod encoding;
+mod survivable;
 mod train;
 mod two;
 
@@ -68,6 +69,7 @@ impl Tokenizer {
             TextError::Directory { .. } => broken("it is a directory".to_owned()),
             other => other,
         })?;
+        survivable::check(&bytes).map_err(broken)?;
         let mut inner =
             tokenizers::Tokenizer::from_bytes(bytes).map_err(|cause| broken(cause.to_string()))?;
         inner

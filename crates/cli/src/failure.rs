@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use attentive::generation::{GenerationError, SettingError};
 use attentive::hub::HubError;
+use attentive::model::checkpoint::CheckpointError;
 use attentive::tasks::TaskError;
 use attentive::tensor::DeviceError;
 use attentive::text::TextError;
@@ -34,6 +35,11 @@ fn sentence(error: &anyhow::Error) -> String {
         return text;
     }
     let mut text = error.to_string();
+    if let (Some(CheckpointError::Recurrent { .. }), Some((what, _))) =
+        (error.downcast_ref(), text.rsplit_once("; "))
+    {
+        text = format!("{what}; `attentive info` and `forward` take it");
+    }
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");

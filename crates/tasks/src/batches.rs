@@ -101,10 +101,11 @@ impl Batches<'_> {
     pub(crate) fn inputs(&self, encoded: &[Encoded]) -> Result<Vec<Batch>, TaskError> {
         let mut order: Vec<usize> = (0..encoded.len()).collect();
         order.sort_by_key(|number| encoded[*number].ids.len());
-        let pooler = self.model.config().pooler.as_ref();
-        // What is read at the very end must not be filled up.
-        let size = match pooler.map(|it| it.from) {
+        let config = self.model.config();
+        // What is read at the very end must not be filled up, and what ends before a token that the model does not know cannot be.
+        let size = match config.pooler.as_ref().map(|it| it.from) {
             Some(PooledFrom::End) => 1,
+            Some(PooledFrom::LastBut(padding)) if padding as usize >= config.vocabulary => 1,
             _ => self.batch.max(1),
         };
         let chunks = order.chunks(size);
@@ -113,23 +114,16 @@ impl Batches<'_> {
 
     fn input(&self, encoded: &[Encoded], numbers: &[usize]) -> Result<Batch, TaskError> {
         let rows: Vec<Encoded> = numbers.iter().map(|it| encoded[*it].clone()).collect();
-        let mut padded = self.tokenizer.pad(&rows, PadTo::Longest)?;
-        let (vocabulary, types) = {
-            let config = self.model.config();
-            (config.vocabulary, config.embedding.types)
+        let config = self.model.config();
+        let (vocabulary, types) = (config.vocabulary, config.embedding.types);
+        let mut padded = match config.pooler.as_ref().map(|it| it.from) {
+            // The model finds the end of a text by the token that fills it up.
+            Some(PooledFrom::LastBut(id)) => self.tokenizer.pad_with(id, &rows, PadTo::Longest)?,
+            _ => self.tokenizer.pad(&rows, PadTo::Longest)?,
         };
         // A padding token may be newer than the model's table; what stands below padding is seen by nobody.
         for id in padded.ids.iter_mut().flatten() {
             *id = if (*id as usize) < vocabulary { *id } else { 0 };
-        }
-        // Unless the model finds the end of a text by the token that fills it up.
-        let pooler = self.model.config().pooler.as_ref();
-        if let Some(PooledFrom::LastBut(padding)) = pooler.map(|it| it.from) {
-            let masks = padded.attention_mask.iter().flatten();
-            for (id, _) in (padded.ids.iter_mut().flatten().zip(masks)).filter(|(_, it)| **it == 0)
-            {
-                *id = padding;
-            }
         }
         for segment in padded.type_ids.iter_mut().flatten() {
             *segment = if (*segment as usize) < types {

@@ -43,25 +43,19 @@ pub struct PaddedBatch {
 impl Tokenizer {
     /// Fills rows up with the padding token of the tokenizer's folder, on the side that the folder's `padding_side` names.
     pub fn pad(&self, rows: &[Encoded], to: PadTo) -> Result<PaddedBatch, TextError> {
-        let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
-        let length = match to {
-            PadTo::Longest => longest,
-            PadTo::Length(length) if longest > length => {
-                return Err(TextError::RowTooLong {
-                    row: longest,
-                    length,
-                });
-            }
-            PadTo::Length(length) => length,
-        };
-        let special = self.special_tokens();
+        let length = length_of(rows, to)?;
         let even = rows.iter().all(|row| row.ids.len() == length);
-        let id = match &special.padding {
-            Some(token) => token.id,
+        match &self.special_tokens().padding {
+            Some(token) => self.pad_with(token.id, rows, to),
             // Nothing needs to be filled up.
-            None if even => 0,
-            None => return Err(TextError::NoPaddingToken),
-        };
+            None if even => self.pad_with(0, rows, to),
+            None => Err(TextError::NoPaddingToken),
+        }
+    }
+
+    /// The same with a token that is named.
+    pub fn pad_with(&self, id: u32, rows: &[Encoded], to: PadTo) -> Result<PaddedBatch, TextError> {
+        let length = length_of(rows, to)?;
         let FolderPadding { side, type_id, .. } = self.facts().padding;
         Ok(PaddedBatch {
             ids: rows
@@ -77,6 +71,19 @@ impl Tokenizer {
                 .map(|row| filled(&vec![1; row.ids.len()], length, 0, side))
                 .collect(),
         })
+    }
+}
+
+/// How long the rows become.
+fn length_of(rows: &[Encoded], to: PadTo) -> Result<usize, TextError> {
+    let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
+    match to {
+        PadTo::Longest => Ok(longest),
+        PadTo::Length(length) if longest > length => Err(TextError::RowTooLong {
+            row: longest,
+            length,
+        }),
+        PadTo::Length(length) => Ok(length),
     }
 }
 

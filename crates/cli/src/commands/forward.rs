@@ -24,6 +24,7 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     };
     let open = || TensorFile::open(&arguments.inputs);
     let tensors = if checkpoint::is_recurrent(&folder) {
+        check_wanted(wanted)?;
         let (model, _) = checkpoint::load_recurrent(&folder, &device)?;
         let inputs = open()?;
         check_names(&inputs, &checkpoint::RECURRENT_INPUTS)?;
@@ -36,6 +37,20 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     };
     write_tensors(&arguments.save, tensors, HashMap::new())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what a recurrent encoder-decoder does not have.
+fn check_wanted(wanted: Wanted) -> Result<(), Usage> {
+    let options = [
+        ("--hidden-states", wanted.hidden_states),
+        ("--past-key-values", wanted.past_key_values),
+    ];
+    match options.into_iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => Err(Usage(format!(
+            "{option}: a recurrent encoder-decoder has none; leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses inputs that the model does not read.

@@ -1,5 +1,6 @@
 //! Tests of the built program, as a user runs it: what it prints, what it leaves on disk, how it ends.
 
+mod classifiers;
 mod forward;
 mod gguf;
 mod hub;

@@ -157,6 +157,12 @@ const BRIDGE_ROWS: &[Row] = &[
 
 /// The decoder is read as its class, whatever class it was before.
 fn read(words: &Value, decoder: &Format, class: &str) -> Result<ModelConfig, String> {
+    if words["is_encoder_decoder"] == false {
+        return Err("is_encoder_decoder false is not supported; it must be true".to_owned());
+    }
+    if words["tie_encoder_decoder"] == true {
+        return Err("tie_encoder_decoder true is not supported; it must be false".to_owned());
+    }
     let inside = |side: &'static str| move |problem: String| format!("{side}.{problem}");
     let kind = &words["encoder"]["model_type"];
     let known = ENCODERS.iter().find(|it| *kind == it.model_type);

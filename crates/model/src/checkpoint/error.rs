@@ -10,6 +10,15 @@ use super::one_line;
 /// Why a model folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
+    /// A folder that holds a recurrent encoder-decoder where a transformer is needed.
+    #[error(
+        "{}: this is a recurrent encoder-decoder (model_type \"attentive-recurrent\") and no transformer; read it with `checkpoint::load_recurrent`",
+        path.display()
+    )]
+    Recurrent {
+        /// Its config.json.
+        path: PathBuf,
+    },
     /// There is neither a folder nor a file of a model.
     #[error("{path} is not a model folder; give a folder that holds config.json and model.safetensors, or a .gguf file", path = path.display())]
     NoFolder {

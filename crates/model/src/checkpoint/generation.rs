@@ -106,7 +106,7 @@ impl SpecialTokens {
 }
 
 /// The ids under a name: none, one, or a list.
-fn ids(words: &Value, name: &str) -> Result<Vec<u32>, String> {
+pub(super) fn ids(words: &Value, name: &str) -> Result<Vec<u32>, String> {
     let values = match &words[name] {
         Value::Null => &[],
         Value::Array(values) => values.as_slice(),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Architecture;
+use super::generation::ids;
 use super::json::read_labels;
 use super::table::{Operation::Same, Row};
 use crate::{ClassesConfig, HeadConfig, ModelConfig, PooledFrom, PoolerConfig};
@@ -38,8 +39,8 @@ pub const fn classes_of_last(name: &'static str) -> Architecture {
         heads: |words, config| {
             config.head = HeadConfig::None;
             config.pooler = Some(PoolerConfig {
-                from: match pad_token(words)? {
-                    Some(padding) => PooledFrom::LastBut(padding),
+                from: match ids(words, "pad_token_id")?.first() {
+                    Some(padding) => PooledFrom::LastBut(*padding),
                     None => PooledFrom::End,
                 },
                 map: None,
@@ -49,17 +50,6 @@ pub const fn classes_of_last(name: &'static str) -> Architecture {
         },
         rows: &[("classes.map.weight", "score.weight", Same)],
         bare: false,
-    }
-}
-
-fn pad_token(words: &Value) -> Result<Option<u32>, String> {
-    let id = &words["pad_token_id"];
-    let number = id.as_u64().and_then(|id| u32::try_from(id).ok());
-    match id.is_null() || number.is_some() {
-        true => Ok(number),
-        false => Err(format!(
-            "pad_token_id: {id} is not a token id; use whole numbers"
-        )),
     }
 }
 

@@ -342,10 +342,7 @@ fn read_config(folder: &Path) -> Result<(Names, Description), CheckpointError> {
     let words = json::read(&path)?;
     let model_type = words["model_type"].as_str().unwrap_or_default();
     if model_type == RECURRENT_TYPE {
-        return Err(CheckpointError::Config {
-            path,
-            problem: recurrent::NO_TRANSFORMER.to_owned(),
-        });
+        return Err(CheckpointError::Recurrent { path });
     }
     let wrong = |path: &Path, problem: String| CheckpointError::Config {
         path: path.to_owned(),

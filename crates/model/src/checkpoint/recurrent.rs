@@ -18,9 +18,6 @@ use crate::recurrent::{Recurrent, RecurrentConfig};
 /// The `model_type` of its config.json.
 pub const RECURRENT_TYPE: &str = "attentive-recurrent";
 
-/// What who wants a transformer is told.
-pub(super) const NO_TRANSFORMER: &str = "this is a recurrent encoder-decoder (model_type \"attentive-recurrent\") and no transformer: `attentive info` and `forward` take it, and in the library `checkpoint::load_recurrent`";
-
 /// Their names are ours.
 static OURS: Table = Table {
     parts: &[],

@@ -176,9 +176,14 @@ fn write_config(
     for key in ["torch_dtype", "dtype"] {
         words[key] = json!(numbers.word());
     }
+    // Where a class finds the end of a text by its pad token, that one counts, whatever generation calls padding.
+    let pad_token = words.get("pad_token_id").and_then(Value::as_u64);
     let mut generation = json!({});
     for words in [&mut words, &mut generation] {
         special.write(words);
+    }
+    if let Some(pad_token) = pad_token {
+        words["pad_token_id"] = json!(pad_token);
     }
     settings.write(&mut generation);
     std::fs::create_dir_all(folder).map_err(|source| CheckpointError::Io {

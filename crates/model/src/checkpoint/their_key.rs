@@ -10,14 +10,14 @@ const KEYS: &[(&str, &[&str])] = &[
     ("vocabulary",                &["vocab_size"]),
     ("length",                    &["max_position_embeddings", "n_positions", "max_position", "mem_len"]),
     ("width",                     &["hidden_size", "n_embd", "d_model", "dim"]),
-    ("repeat",                    &["num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"]),
+    ("repeat",                    &["encoder_layers", "decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"]),
     ("order",                     &["num_hidden_layers"]),
-    ("attention.heads",           &["num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "encoder_attention_heads"]),
+    ("attention.heads",           &["decoder_attention_heads", "encoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads"]),
     ("cross.heads",               &["decoder_attention_heads", "num_heads", "num_attention_heads"]),
     ("attention.key_value_heads", &["num_key_value_heads"]),
     ("attention.head_width",      &["head_dim", "d_kv", "d_head", "attention_head_size"]),
     ("attention.window",          &["sliding_window", "attention_window"]),
-    ("feed_forward.hidden_width", &["intermediate_size", "n_inner", "hidden_dim", "d_ff", "d_inner", "decoder_ffn_dim", "encoder_ffn_dim"]),
+    ("feed_forward.hidden_width", &["decoder_ffn_dim", "encoder_ffn_dim", "intermediate_size", "n_inner", "hidden_dim", "d_ff", "d_inner"]),
     ("feed_forward.experts",      &["num_local_experts"]),
     ("feed_forward.chosen",       &["num_experts_per_tok"]),
     ("norm.epsilon",              &["layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon"]),
@@ -31,15 +31,25 @@ const KEYS: &[(&str, &[&str])] = &[
 /// The sentence about a setting, with the key of the file where it has one that surely means it.
 pub(super) fn in_their_words(words: &Value, error: &ConfigError) -> String {
     let ConfigError { field, problem } = error;
-    let within = field.strip_prefix("encoder.").unwrap_or(field);
+    let (side, within) = match field.strip_prefix("encoder.") {
+        Some(within) => (Some("encoder"), within),
+        None => (words.get("decoder").map(|_| "decoder"), field.as_str()),
+    };
+    // A pair has the words of each of the two in an object of its own.
+    let inner = side.and_then(|side| Some((format!("{side}."), words.get(side)?)));
+    let (place, words) = inner.unwrap_or_else(|| (String::new(), words));
     let of_block = within.strip_prefix("blocks.");
     let of_block = of_block.and_then(|path| Some(path.split_once('.')?.1));
     let setting = of_block.unwrap_or(within);
-    let there = |key: &&&str| words.get(**key).is_some();
+    let other = match field.starts_with("encoder.") {
+        true => "decoder",
+        false => "encoder",
+    };
+    let there = |key: &&&str| !key.contains(other) && words.get(**key).is_some();
     let mut rows = KEYS.iter().filter(|(ours, _)| *ours == setting);
     let key = rows.find_map(|(_, keys)| keys.iter().find(there));
     match key {
-        Some(key) => format!("{key} (here {field}): {problem}"),
+        Some(key) => format!("{place}{key} (here {field}): {problem}"),
         None => format!("{field}: {problem}"),
     }
 }
@@ -50,9 +60,17 @@ mod tests {
 
     use super::*;
 
+    fn told(words: &Value, field: &str) -> String {
+        let error = ConfigError {
+            field: field.to_owned(),
+            problem: "no".to_owned(),
+        };
+        in_their_words(words, &error)
+    }
+
     #[test]
     fn settings_are_called_what_the_file_calls_them() {
-        let words = json!({ "n_embd": 0, "n_head": 7, "encoder_layers": 2 });
+        let words = json!({ "n_embd": 0, "n_head": 7 });
         for (field, expected) in [
             ("width", "n_embd (here width): no"),
             (
@@ -60,17 +78,42 @@ mod tests {
                 "n_head (here blocks.0.attention.heads): no",
             ),
             ("embedding.width", "embedding.width: no"),
+            ("positions", "positions: no"),
+        ] {
+            assert_eq!(told(&words, field), expected);
+        }
+    }
+
+    #[test]
+    fn encoder_and_decoder_are_told_apart() {
+        let both = json!({
+            "encoder_layers": 2, "decoder_layers": 0, "encoder_ffn_dim": 0, "decoder_ffn_dim": 8, "num_hidden_layers": 2,
+        });
+        let pair = json!({ "encoder": { "hidden_size": 0 }, "decoder": { "n_embd": 0 } });
+        for (words, field, expected) in [
             (
+                &both,
+                "blocks.0.repeat",
+                "decoder_layers (here blocks.0.repeat): no",
+            ),
+            (
+                &both,
                 "encoder.blocks.0.repeat",
                 "encoder_layers (here encoder.blocks.0.repeat): no",
             ),
-            ("positions", "positions: no"),
+            (
+                &both,
+                "encoder.blocks.0.feed_forward.hidden_width",
+                "encoder_ffn_dim (here encoder.blocks.0.feed_forward.hidden_width): no",
+            ),
+            (
+                &pair,
+                "encoder.width",
+                "encoder.hidden_size (here encoder.width): no",
+            ),
+            (&pair, "width", "decoder.n_embd (here width): no"),
         ] {
-            let error = ConfigError {
-                field: field.to_owned(),
-                problem: "no".to_owned(),
-            };
-            assert_eq!(in_their_words(&words, &error), expected);
+            assert_eq!(told(words, field), expected);
         }
     }
 }

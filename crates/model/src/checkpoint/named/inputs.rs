@@ -18,7 +18,10 @@ pub fn inputs_of(config: &ModelConfig) -> Vec<&'static str> {
         inputs.extend(["decoder_input_ids", "decoder_attention_mask"]);
         return inputs;
     }
-    inputs.extend(["position_ids", "token_type_ids"]);
+    inputs.push("position_ids");
+    if config.embedding.types > 0 {
+        inputs.push("token_type_ids");
+    }
     let mut blocks = config.blocks.iter();
     if blocks.any(|block| matches!(block.attention, AttentionConfig::Longformer(_))) {
         inputs.push("global_attention_mask");

@@ -93,6 +93,23 @@ pub(crate) fn inputs() -> Vec<Vec<u8>> {
             ],
             None,
         ),
+        // The last byte asks for no hidden states, as recurrent models need it, or for keys and values.
+        integers(
+            &[
+                ("decoder_input_ids", &ids[..4]),
+                ("input_ids", ids),
+                ("unread", &[0, 1 << 56]),
+            ],
+            None,
+        ),
+        integers(
+            &[
+                ("decoder_input_ids", &ids[..4]),
+                ("input_ids", ids),
+                ("unread", &[0, 4 << 56]),
+            ],
+            None,
+        ),
         integers(
             &[("input_ids", ids), ("position_ids", &[0, 1, 2, 0, 1, 2])],
             None,

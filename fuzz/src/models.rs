@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use attentive::companions;
-use attentive::model::Model;
+use attentive::generation::{Rules, Sampling};
 use attentive::model::checkpoint::{
-    Description, TensorFile, Wanted, describe, forward, load, load_recurrent,
+    Description, TensorFile, Wanted, describe, forward, forward_recurrent, load, load_recurrent,
 };
+use attentive::model::{Model, Recurrent};
 use attentive::tasks::SentenceFolder;
 use attentive::tensor::device;
 use attentive::training::{Recipe, RunFolder};
@@ -58,14 +59,17 @@ pub(crate) const TARGETS: [Target; 6] = [
                 let Some(file) = told(TensorFile::open(path)) else {
                     return;
                 };
+                // A number of the last tensor: what is asked for changes, and the file stays good.
+                let asked = bytes.last().copied().unwrap_or(0);
                 let wanted = Wanted {
-                    hidden_states: true,
-                    attentions: true,
-                    past_key_values: false,
+                    hidden_states: asked & 1 == 0,
+                    attentions: asked & 2 == 0,
+                    past_key_values: asked & 4 != 0,
                 };
                 for (model, description) in MODELS.iter() {
                     told(forward(model, description, &file, "", wanted));
                 }
+                told(forward_recurrent(&RECURRENT, &file, "", wanted));
             });
         },
         form: Form::Safetensors,
@@ -129,6 +133,12 @@ static MODELS: LazyLock<Vec<(Model, Description)>> = LazyLock::new(|| {
         .into()
 });
 
+static RECURRENT: LazyLock<Recurrent> = LazyLock::new(|| {
+    let folder = root("fixtures/models/bahdanau-gru");
+    let loaded = load_recurrent(&folder, &device("cpu").expect(CPU));
+    loaded.expect("the fixture is in order").0
+});
+
 const CPU: &str = "there is a processor";
 
 /// What a model is, and all of it but the weights: a file without tensors lacks them all.
@@ -137,6 +147,11 @@ fn describe_model(path: &Path) {
         let config = &description.config;
         let _ = (config.operations(), config.cache_numbers());
         let _ = (config.constant_cache_numbers(), config.canonical());
+        let settings = &description.generation;
+        if let Some(rules) = told(Rules::of_folder(&description.special, settings, 1)) {
+            told(rules.validate());
+        }
+        told(Sampling::of_folder(settings));
     }
     if path.is_dir() {
         let empty = b"\x08\0\0\0\0\0\0\0{}      ";

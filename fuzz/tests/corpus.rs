@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use attentive_fuzz::{Target, mutated, target, targets};
@@ -38,11 +38,13 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
-/// How long this thread has been at work, where the system tells: the machine may have other things to do.
+/// How long this thread has been at work, where the system tells, for the machine may have other things to do; elsewhere
+/// the time itself.
 fn busy() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
-    Duration::from_nanos(nanoseconds.unwrap_or(0))
+    nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
 fn run(target: &Target, what: &str, input: &[u8]) {

@@ -45,7 +45,7 @@ pub fn tokenizer_files(file: &Path) -> Result<Vec<(&'static str, String)>, TextE
     });
     let template = said.chat_template.map(|text| ("chat_template.jinja", text));
     let files = [
-        ("tokenizer.json", tokenizer.to_json()),
+        ("tokenizer.json", tokenizer.to_json()?),
         ("tokenizer_config.json", roles.to_string()),
     ];
     Ok(files.into_iter().chain(template).collect())

@@ -90,10 +90,7 @@ fn fetch(
     }
     let folder = cache.snapshot(&commit);
     if wanted == Wanted::Model {
-        let modules = wanted::module_settings(&folder).map_err(|problem| HubError::Answer {
-            about: "modules.json".to_owned(),
-            problem,
-        })?;
+        let modules = wanted::module_settings(&folder);
         for name in modules.iter().filter(|name| names.contains(*name)) {
             get(name)?;
         }

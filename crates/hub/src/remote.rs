@@ -120,7 +120,7 @@ impl<'a> Remote<'a> {
     /// What the hub says of a file at a commit. The hub sends on for large files, and tells etag and size of the file
     /// itself before it does.
     pub(crate) fn announced(&self, commit: &str, name: &str) -> Result<Announced, HubError> {
-        let url = self.api.repo(self.repo(commit)).url(name);
+        let url = self.api.repo(self.repo(commit)).url(&in_address(name));
         let (mut etag, mut size) = (None, None);
         let mut place = url.clone();
         for _ in 0..REDIRECTS {
@@ -280,4 +280,14 @@ mod tests {
             assert_eq!(bare(etag), "abc");
         }
     }
+}
+
+/// A file's name as an address may hold it; its folders stay folders.
+fn in_address(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let letters = name.bytes().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    letters.collect()
 }

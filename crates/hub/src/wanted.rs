@@ -1,7 +1,7 @@
 //! Which files of a repository are needed for what.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use serde_json::Value;
 
@@ -62,30 +62,30 @@ const WEIGHTS: [&str; 4] = [
     "pytorch_model.bin.index.json",
 ];
 
-/// What a folder may hold beside config.json, generation_config.json and weights that its model is used with.
-pub fn companions(folder: &Path) -> impl Iterator<Item = String> {
+/// What a folder may hold beside config.json, generation_config.json and weights that its model is used with; what its
+/// modules.json names aside.
+pub fn companions() -> impl Iterator<Item = &'static str> {
     let groups = [VOCABULARIES, BESIDE_VOCABULARIES, BESIDE_WEIGHTS];
-    let named = groups.into_iter().flatten().map(|name| (*name).to_owned());
-    // Whoever reads a broken modules.json will say so.
-    named.chain(module_settings(folder).unwrap_or_default())
+    groups.into_iter().flatten().copied()
 }
 
-/// The settings of the modules that a folder's modules.json names, if it has one; the error says what is wrong with it.
-pub(crate) fn module_settings(folder: &Path) -> Result<BTreeSet<String>, String> {
-    let path = folder.join(MODULES);
-    if !path.is_file() {
-        return Ok(BTreeSet::new());
-    }
-    let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let words: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-    let modules = words.as_array().ok_or("it is no list of modules")?;
-    let paths = modules.iter().map(|module| module["path"].as_str());
+/// The settings of the modules that a folder's modules.json names, of those that would lie in the folder. Whoever uses
+/// the modules will say what is wrong with the others, or with the file; a model can be of use without them.
+pub(crate) fn module_settings(folder: &Path) -> BTreeSet<String> {
+    let text = std::fs::read(folder.join(MODULES)).unwrap_or_default();
+    let words: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let modules = words.as_array().into_iter().flatten();
+    let paths = modules.filter_map(|module| module["path"].as_str());
     paths
         // The model itself lies beside the list.
-        .filter(|path| *path != Some(""))
-        .map(|path| match path.unwrap_or_default() {
-            name if is_file_name(name) => Ok(format!("{name}/{CONFIG}")),
-            name => Err(format!("`{}` is no folder's name", name.escape_debug())),
+        .filter(|path| !path.is_empty() && !path.contains(char::is_control))
+        .filter_map(|path| {
+            let parts = Path::new(path).components().map(|part| match part {
+                Component::Normal(name) => name.to_str(),
+                _ => None,
+            });
+            let parts: Option<Vec<&str>> = parts.chain([Some(CONFIG)]).collect();
+            Some(parts?.join("/"))
         })
         .collect()
 }

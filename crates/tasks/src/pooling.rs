@@ -1,6 +1,6 @@
 //! How a folder of sentence-transformers wants vectors to be made. Reimers and Gurevych 2019.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,6 +31,16 @@ pub struct SentenceFolder {
     pub longest: Option<usize>,
 }
 
+/// Names the modules.
+const MODULES: &str = "modules.json";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Transformer,
+    Pooling,
+    Normalize,
+}
+
 #[derive(Deserialize)]
 struct Module {
     path: String,
@@ -52,40 +62,24 @@ struct PoolingWords {
 impl SentenceFolder {
     /// Reads `modules.json` and what it names; none where a folder has no such file.
     pub fn of(folder: &Path) -> Result<Option<Self>, TaskError> {
-        let path = folder.join("modules.json");
+        let path = folder.join(MODULES);
         if !path.exists() {
             return Ok(None);
         }
-        let modules: Vec<Module> = read(&path)?;
         let mut found = Self {
             pooling: Pooling::Mean,
             normalize: false,
             longest: longest(folder)?,
         };
         let mut pooled = false;
-        for module in modules {
-            if !leads_down(&module.path) {
-                let problem = format!(
-                    "the module path {:?} does not lead into the folder; name one beside modules.json",
-                    module.path
-                );
-                return Err(wrong(&path, problem));
-            }
-            match module.kind.rsplit('.').next().unwrap_or_default() {
-                "Transformer" => {}
-                "Pooling" => {
-                    found.pooling = pooling(&folder.join(&module.path).join("config.json"))?;
+        for (kind, place) in modules(&path)? {
+            match kind {
+                Kind::Transformer => {}
+                Kind::Pooling => {
+                    found.pooling = pooling(&folder.join(place).join("config.json"))?;
                     pooled = true;
                 }
-                "Normalize" => found.normalize = true,
-                kind => {
-                    return Err(wrong(
-                        &path,
-                        format!(
-                            "module type {kind:?} is not supported; supported are Transformer, Pooling, Normalize"
-                        ),
-                    ));
-                }
+                Kind::Normalize => found.normalize = true,
             }
         }
         match pooled {
@@ -96,6 +90,49 @@ impl SentenceFolder {
             )),
         }
     }
+
+    /// The files of a folder that say what its modules are, as its `modules.json` names them; that file aside.
+    pub fn module_files(folder: &Path) -> Result<Vec<PathBuf>, TaskError> {
+        let path = folder.join(MODULES);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let places = modules(&path)?.into_iter();
+        let files = places
+            // The model itself lies beside the list.
+            .filter(|(_, place)| !place.as_os_str().is_empty())
+            .map(|(kind, place)| (kind, place.join("config.json")))
+            // Only poolings must have settings.
+            .filter(|(kind, file)| *kind == Kind::Pooling || folder.join(file).exists());
+        Ok(files.map(|(_, file)| file).collect())
+    }
+}
+
+/// The modules that a modules.json names, and where they lie in its folder.
+fn modules(path: &Path) -> Result<Vec<(Kind, PathBuf)>, TaskError> {
+    let modules: Vec<Module> = read(path)?;
+    let judged = modules.into_iter().map(|module| {
+        if !leads_down(&module.path) {
+            let problem = format!(
+                "the module path {:?} does not lead into the folder; name one beside modules.json",
+                module.path
+            );
+            return Err(wrong(path, problem));
+        }
+        let kind = match module.kind.rsplit('.').next().unwrap_or_default() {
+            "Transformer" => Kind::Transformer,
+            "Pooling" => Kind::Pooling,
+            "Normalize" => Kind::Normalize,
+            kind => {
+                let problem = format!(
+                    "module type {kind:?} is not supported; supported are Transformer, Pooling, Normalize"
+                );
+                return Err(wrong(path, problem));
+            }
+        };
+        Ok((kind, module.path.into()))
+    });
+    judged.collect()
 }
 
 /// Whether a path stays in the folder that it is taken from.

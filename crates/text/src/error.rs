@@ -99,6 +99,12 @@ pub enum TextError {
         /// What is missing.
         cause: String,
     },
+    /// A tokenizer is more than a `tokenizer.json` can say.
+    #[error(
+        "a tokenizer that cuts with one vocabulary and has the ids of another, as Marian's does, cannot be written as a \
+         tokenizer.json; copy the files of its folder"
+    )]
+    NoTokenizerJson,
     /// A folder was expected.
     #[error("{} is not a folder; give the folder that holds the model's files", path.display())]
     NotAFolder {

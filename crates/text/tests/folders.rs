@@ -258,13 +258,29 @@ folders!(
 );
 
 #[test]
+fn what_no_tokenizer_json_can_say_is_refused() {
+    let tokenizer = Tokenizer::of_folder(&folder("marian"))
+        .expect("a good folder")
+        .expect("a tokenizer");
+    let sentence = tokenizer
+        .to_json()
+        .expect_err("two vocabularies")
+        .to_string();
+    assert!(
+        sentence.ends_with("copy the files of its folder"),
+        "{sentence}"
+    );
+}
+
+#[test]
 fn the_same_from_a_tokenizer_json() {
     for name in ["bert_uncased", "llama_new", "t5"] {
         let old = Tokenizer::of_folder(&folder(name))
             .expect("a good folder")
             .expect("a tokenizer");
         let copy = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(copy.path().join("tokenizer.json"), old.to_json()).expect("writing");
+        let text = old.to_json().expect("writing");
+        std::fs::write(copy.path().join("tokenizer.json"), text).expect("writing");
         std::fs::copy(
             folder(name).join("tokenizer_config.json"),
             copy.path().join("tokenizer_config.json"),

@@ -316,7 +316,7 @@ impl Trainer {
         };
         checkpoint::save_config(folder, &self.recipe.model, &special)?;
         let path = folder.join("tokenizer.json");
-        let text = self.data.tokenizer.to_json();
+        let text = self.data.tokenizer.to_json()?;
         replace_file(&path, text.as_bytes()).map_err(|source| TrainingError::Io { path, source })
     }
 }

@@ -1,13 +1,14 @@
 //! `attentive convert MODEL --out DIR`
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use attentive::companions;
 use attentive::hub::{self, Wanted};
 use attentive::model::checkpoint::{self, SaveOptions, Saved, SavedAs, SavedNumbers};
+use attentive::tasks::SentenceFolder;
 use serde_json::json;
 
 use crate::arguments::{Convert, ConvertTo, NumbersArgument};
@@ -29,6 +30,8 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
         return Err(Usage(sentence).into());
     }
     let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    // A folder that cannot be copied as a whole is not begun.
+    let companions = Companions::of(&folder)?;
     let device = attentive::tensor::device("cpu")?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     let options = SaveOptions {
@@ -44,7 +47,7 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
         shard_bytes: arguments.shard_size,
     };
     let Saved { model_type, format } = checkpoint::convert(out, &model, &description, options)?;
-    copy_companions(&folder, out)?;
+    companions.save(out)?;
     if format != options.format {
         note(format_args!(
             "note: no architecture of Hugging Face can express this model; it is saved in our own words"
@@ -66,25 +69,55 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn copy_companions(from: &Path, to: &Path) -> Result<()> {
-    if !from.is_dir() {
-        // A file that holds all: what it says of its tokenizer becomes files of its own.
-        for (name, text) in companions::tokenizer_files(from)? {
-            let place = to.join(name);
-            std::fs::write(&place, text).with_context(|| place.display().to_string())?;
+/// What lies beside a model's weights.
+enum Companions {
+    /// Texts of files, by their names.
+    Texts(Vec<(&'static str, String)>),
+    /// Files of a folder, by their names in it.
+    Files { from: PathBuf, names: Vec<PathBuf> },
+}
+
+impl Companions {
+    fn of(model: &Path) -> Result<Self> {
+        if !model.is_dir() {
+            // A file that holds all: what it says of its tokenizer becomes files of its own.
+            return Ok(Self::Texts(companions::tokenizer_files(model)?));
         }
-        return Ok(());
+        let present = |name: &PathBuf| model.join(name).is_file();
+        let mut names: Vec<PathBuf> = hub::companions().map(PathBuf::from).collect();
+        names.retain(present);
+        let modules = SentenceFolder::module_files(model)?;
+        if let Some(missing) = modules.iter().find(|name| !present(name)) {
+            let place = model.join(missing);
+            anyhow::bail!(
+                "{} is missing, and modules.json names it; add it",
+                place.display()
+            );
+        }
+        names.extend(modules);
+        let from = model.to_owned();
+        Ok(Self::Files { from, names })
     }
-    for name in hub::companions(from) {
-        let (source, target) = (from.join(&name), to.join(&name));
-        if !source.is_file() {
-            continue;
+
+    fn save(&self, to: &Path) -> Result<()> {
+        match self {
+            Self::Texts(texts) => {
+                for (name, text) in texts {
+                    let place = to.join(name);
+                    std::fs::write(&place, text).with_context(|| place.display().to_string())?;
+                }
+            }
+            Self::Files { from, names } => {
+                for name in names {
+                    let target = to.join(name);
+                    let place = || target.display().to_string();
+                    if let Some(folder) = target.parent() {
+                        std::fs::create_dir_all(folder).with_context(place)?;
+                    }
+                    std::fs::copy(from.join(name), &target).with_context(place)?;
+                }
+            }
         }
-        let place = || target.display().to_string();
-        if let Some(folder) = target.parent() {
-            std::fs::create_dir_all(folder).with_context(place)?;
-        }
-        std::fs::copy(&source, &target).with_context(place)?;
+        Ok(())
     }
-    Ok(())
 }

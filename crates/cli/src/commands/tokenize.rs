@@ -67,7 +67,7 @@ fn tokens(tokenizer: &Tokenizer, encoded: &Encoded) -> Result<Vec<String>> {
 /// That a folder has no tokenizer, in one sentence.
 pub(super) fn no_tokenizer(folder: &std::path::Path) -> String {
     format!(
-        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt, or a SentencePiece model); fetch its files",
+        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); fetch its files",
         folder.display()
     )
 }

@@ -103,7 +103,7 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
             &["ab".to_owned()],
         );
         let place = path.join("model/tokenizer.json");
-        std::fs::write(place, tokenizer.unwrap().to_json()).unwrap();
+        std::fs::write(place, tokenizer.unwrap().to_json().unwrap()).unwrap();
         screens.push(format!("{settings}"));
         screens.extend(commands.into_iter().map(|it| transcript(path, it)));
         // Who makes no text does not mind.

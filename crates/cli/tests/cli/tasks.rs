@@ -290,6 +290,41 @@ fn a_converted_model_gives_the_same() {
 }
 
 #[test]
+fn a_converted_folder_has_its_modules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let model = path.join("model");
+    bert(&model, &json!({}));
+    let modules = |place: &str, kind: &str| {
+        let words = json!([
+            { "path": "", "type": "sentence_transformers.models.Transformer" },
+            { "path": place, "type": format!("sentence_transformers.models.{kind}") },
+            { "path": "2_Normalize", "type": "sentence_transformers.models.Normalize" },
+        ]);
+        std::fs::write(model.join("modules.json"), words.to_string()).unwrap();
+    };
+    std::fs::create_dir_all(model.join("sub/1_Pooling")).unwrap();
+    let pooling = r#"{"pooling_mode_max_tokens": true}"#;
+    std::fs::write(model.join("sub/1_Pooling/config.json"), pooling).unwrap();
+    modules("sub/1_Pooling", "Pooling");
+    let before = lines(path, &["embed", "model", "the dog", "--json"]);
+    succeed(path, &["convert", "model", "--out", "new"]);
+    let after = lines(path, &["embed", "new", "the dog", "--json"]);
+    assert_eq!(after, before);
+    let mut told = Vec::new();
+    for (place, kind) in [
+        ("../sub", "Pooling"),
+        ("1_Pooling", "Pooling"),
+        ("sub", "Dense"),
+    ] {
+        modules(place, kind);
+        told.push(transcript(path, &["convert", "model", "--out", "broken"]));
+        assert!(!path.join("broken").exists());
+    }
+    insta::assert_snapshot!(told.join("\n\n"));
+}
+
+#[test]
 fn mistakes_are_told_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -25,7 +25,8 @@ fn with_tokenizer(folder: &Path, name: &str) {
     }
     let characters = "abcdefghijklmnopqrstuvwxyz .,!?".to_owned();
     let tokenizer = Tokenizer::train(&TokenizerConfig::Characters {}, &[characters]).unwrap();
-    std::fs::write(place.join("tokenizer.json"), tokenizer.to_json()).unwrap();
+    let text = tokenizer.to_json().unwrap();
+    std::fs::write(place.join("tokenizer.json"), text).unwrap();
 }
 
 /// Adds settings to the generation_config.json of `folder`.

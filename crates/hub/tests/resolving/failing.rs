@@ -245,12 +245,19 @@ fn names_of_the_hub_do_not_lead_out_of_the_cache() {
     let place = Place::new(model);
     assert!(place.run(REPO).problem().contains(" is no etag"));
     let mut model = tiny();
-    let modules = br#"[{"path": "../../../outside"}]"#;
+    let modules = br#"[{"path": "../../../outside"}, {"path": "/outside"}, {"path": "7_Pooling"}, {"path": 3}]"#;
     model
         .files
         .insert("modules.json".to_owned(), modules.to_vec());
+    for outside in ["../../../outside/config.json", "/outside/config.json"] {
+        model.listed.push(outside.to_owned());
+    }
     let place = Place::new(model);
-    assert!(place.run(REPO).problem().contains("is no folder's name"));
+    // Whoever needs the modules will complain; others need not.
+    let run = place.run(REPO);
+    assert!(!run.requests.iter().any(|it| it.contains("outside")));
+    assert!(run.folder().join("7_Pooling/config.json").is_file());
+    assert_eq!(names(place.folder.path()), ["hub"]);
     let mut model = sharded();
     let index = br#"{"weight_map": {"a": "../../../outside.safetensors"}}"#;
     let name = "model.safetensors.index.json".to_owned();

@@ -44,6 +44,40 @@ fn the_first_run_fetches_and_the_second_does_not() {
 }
 
 #[test]
+fn modules_may_lie_deeper_and_have_any_name() {
+    let mut model = tiny();
+    let modules = r#"[{"path": "sub/1_Pooling/"}, {"path": "zwei Wörter"}]"#;
+    let named = [
+        ("modules.json", modules),
+        ("sub/1_Pooling/config.json", "{\"one\": 1}"),
+        ("zwei Wörter/config.json", "{\"two\": 2}"),
+    ];
+    for (name, text) in named {
+        model.files.insert(name.to_owned(), text.into());
+        model.listed.push(name.to_owned());
+    }
+    // The hub of the test knows files by the names that are asked for.
+    model.files.insert(
+        "zwei%20W%C3%B6rter/config.json".to_owned(),
+        named[2].1.into(),
+    );
+    let place = Place::new(model);
+    let folder = place.run(REPO).folder();
+    for (name, _) in named {
+        assert!(folder.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn a_broken_list_of_modules_is_fetched_as_it_is() {
+    for text in ["", "{", "{}", "[[3]]"] {
+        let mut model = tiny();
+        model.files.insert("modules.json".to_owned(), text.into());
+        assert!(Place::new(model).run(REPO).result.is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn offline_asks_nobody() {
     let mut place = Place::new(tiny());
     let folder = place.run(REPO).folder();

@@ -82,18 +82,14 @@ impl Tokenizer {
         Ok(Self::wrap(inner))
     }
 
-    /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too.
-    ///
-    /// # Panics
-    /// For Marian's tokenizer, which no `tokenizer.json` can express; its folder's own files say what it is.
-    pub fn to_json(&self) -> String {
-        assert!(
-            self.writing.is_none(),
-            "tokenizer: one that cuts with one vocabulary and has the ids of another is no tokenizer.json"
-        );
-        self.inner
-            .to_string(true)
-            .expect("a tokenizer in memory can always be written as JSON")
+    /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too. Marian's is
+    /// refused: no `tokenizer.json` can express it.
+    pub fn to_json(&self) -> Result<String, TextError> {
+        if self.writing.is_some() {
+            return Err(TextError::NoTokenizerJson);
+        }
+        let text = self.inner.to_string(true);
+        Ok(text.expect("a tokenizer in memory can always be written as JSON"))
     }
 
     /// The ids of `text`, with the special tokens that the tokenizer's own post-processor adds.

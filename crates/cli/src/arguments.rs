@@ -134,7 +134,7 @@ pub struct Generate {
     #[arg(long = "return", value_name = "N", allow_negative_numbers = true)]
     pub returned: Option<usize>,
     /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token [default: the model's, or 0.8,
-    /// or 0 for an encoder-decoder unless other options of sampling are given]
+    /// or 0 for an encoder-decoder if neither the model nor --top-k or --top-p asks for drawing]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Choose among the K likeliest tokens [default: the model's]
@@ -149,7 +149,7 @@ pub struct Generate {
     /// A string that ends the text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
-    /// Where the randomness starts [default: another each time]
+    /// Where the randomness starts, if tokens are drawn [default: another each time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=LARGEST_SEED))]
     pub seed: Option<u64>,
     #[command(flatten)]

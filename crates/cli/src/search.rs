@@ -1,5 +1,6 @@
 //! From arguments and what a model folder says to the settings of a search.
 
+use anyhow::Result;
 use attentive::generation::{BeamConfig, Changes, Rules, SearchEnd};
 use attentive::model::checkpoint::{Description, GenerationSettings};
 
@@ -41,10 +42,13 @@ pub fn beam_config(
 }
 
 /// The most tokens to make after `before` others.
-pub fn most_tokens(given: Option<usize>, settings: &GenerationSettings, before: usize) -> usize {
-    let of_folder = || {
-        let whole = settings.longest.map(|it| it.saturating_sub(before));
-        settings.most_tokens.or(whole)
-    };
-    given.or_else(of_folder).unwrap_or(MOST_TOKENS)
+pub fn most_tokens(
+    given: Option<usize>,
+    settings: &GenerationSettings,
+    before: usize,
+) -> Result<usize> {
+    Ok(match given {
+        Some(most) => most,
+        None => settings.most_tokens(before)?.unwrap_or(MOST_TOKENS),
+    })
 }

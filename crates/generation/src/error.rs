@@ -47,12 +47,12 @@ pub enum GenerationError {
     },
     /// Nobody says what the decoder starts with.
     #[error(
-        "the model's files name no token that its decoder starts with; add one to generation_config.json"
+        "the model's files name no token that its decoder starts with; add one to its generation settings"
     )]
     NoStart,
     /// The model's files name a token that does not exist.
     #[error(
-        "the model's files want {role} to be {id}, which is outside the vocabulary of {vocabulary}; correct generation_config.json"
+        "the model's files want {role} to be {id}, which is outside the vocabulary of {vocabulary}; correct the model's generation settings"
     )]
     UnknownSpecial {
         /// What the token is for.
@@ -74,7 +74,7 @@ pub enum GenerationError {
     },
     /// No token may come next.
     #[error(
-        "every token that could come next is forbidden; loosen the rules of generation_config.json"
+        "every token that could come next is forbidden; loosen the rules of the model's generation settings"
     )]
     NothingAllowed,
     /// The model is broken.

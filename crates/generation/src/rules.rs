@@ -102,7 +102,7 @@ impl Rules {
         SettingError::first([
             ("repetition-penalty", penalty, fits(penalty), "more than 0"),
             ("source-boost", boost, fits(boost), "more than 0"),
-            ("end-pull", factor, fits(factor), "more than 0"),
+            ("end-pull", factor, factor.is_finite(), "a finite number"),
         ])
     }
 

@@ -60,16 +60,31 @@ impl Sampling {
         match settings.drawn {
             None => return Ok(None),
             Some(false) => return Ok(Some(Self::greedy())),
-            Some(true) => settings.check_drawing()?,
+            Some(true) => {}
         }
-        Ok(Some(Self {
-            temperature: settings.temperature.unwrap_or(1.0),
-            top_k: Some(settings.top_k.unwrap_or(TOP_K)).filter(|count| *count > 0),
-            top_p: settings.top_p.filter(|it| *it < 1.0),
-            min_p: settings.min_p,
-            typical_p: settings.typical_p.filter(|it| *it < 1.0),
-            seed: 0,
-        }))
+        let theirs = Self {
+            temperature: 1.0,
+            top_k: Some(TOP_K),
+            ..Self::default()
+        };
+        theirs.with_folder(settings).map(Some)
+    }
+
+    /// These settings, with the numbers of a folder where it has them.
+    pub fn with_folder(self, settings: &GenerationSettings) -> Result<Self, CheckpointError> {
+        settings.check_drawing()?;
+        // Zero is for folders that do not draw.
+        let temperature = settings.temperature.filter(|it| *it > 0.0);
+        // Of no probability there is still the likeliest token.
+        let top_p = settings.top_p.map(|it| it.max(f64::MIN_POSITIVE));
+        Ok(Self {
+            temperature: temperature.unwrap_or(self.temperature),
+            top_k: (settings.top_k.or(self.top_k)).filter(|count| *count > 0),
+            top_p: top_p.or(self.top_p).filter(|it| *it < 1.0),
+            min_p: settings.min_p.or(self.min_p),
+            typical_p: (settings.typical_p.or(self.typical_p)).filter(|it| *it < 1.0),
+            seed: self.seed,
+        })
     }
 
     /// Whether every setting is in its range.

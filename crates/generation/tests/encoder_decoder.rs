@@ -277,11 +277,11 @@ fn what_cannot_be_is_told() {
         ),
         (
             ask(&[5], &|it| it.rules.start = None),
-            "the model's files name no token that its decoder starts with; add one to generation_config.json",
+            "the model's files name no token that its decoder starts with; add one to its generation settings",
         ),
         (
             ask(&[5], &|it| it.rules.last = vec![67]),
-            "the model's files want the last token to be 67, which is outside the vocabulary of 67; correct generation_config.json",
+            "the model's files want the last token to be 67, which is outside the vocabulary of 67; correct the model's generation settings",
         ),
         (
             ask(&[5], &|it| it.beams = 0),
@@ -296,7 +296,7 @@ fn what_cannot_be_is_told() {
                 it.rules.forbidden = (0..67).map(|id| vec![id]).collect();
                 it.rules.end.clear();
             }),
-            "every token that could come next is forbidden; loosen the rules of generation_config.json",
+            "every token that could come next is forbidden; loosen the rules of the model's generation settings",
         ),
     ] {
         assert_eq!(message, expected);

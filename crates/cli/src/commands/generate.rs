@@ -47,7 +47,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     let settings = &description.generation;
     let mut rules = Rules::of_folder(&description.special, settings, before)?;
     rules.repetition_penalty = arguments.repetition_penalty.or(rules.repetition_penalty);
-    let max_tokens = most_tokens(arguments.max_tokens, settings, before);
+    let max_tokens = most_tokens(arguments.max_tokens, settings, before)?;
     let beams = beams(&arguments, settings)?;
     check_tokenizer(&model, tokenizer.as_ref())?;
     let task = Task {
@@ -74,6 +74,9 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     if !arguments.stop.is_empty() {
         let sentence = "--stop ends a text while it is written, which a search cannot do; give --beams 1 or leave it out";
         return Err(Usage(sentence.to_owned()).into());
+    }
+    if arguments.returned.is_none() {
+        settings.check_returned(beams)?;
     }
     let config = BeamConfig {
         returned: returned(&arguments, settings),

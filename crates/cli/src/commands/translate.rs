@@ -46,15 +46,16 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
     check_tokenizer(&model, Some(&tokenizer))?;
     let settings = &description.generation;
     if settings.drawn == Some(true) && arguments.search.beams.is_none() {
-        return Err(Usage(drawn(&settings.path)).into());
+        settings.check_no_drawing()?;
     }
+    settings.check_one_text()?;
     let config = BeamConfig {
         possible: Some(tokenizer.vocabulary()),
         ..beam_config(
             &arguments.search,
             &description,
             (arguments.search.beams.or(settings.beams)).unwrap_or(BEAMS),
-            most_tokens(arguments.max_tokens, settings, 1),
+            most_tokens(arguments.max_tokens, settings, 1)?,
             Rules::of_folder(&description.special, settings, 1)?,
         )
     };
@@ -141,14 +142,6 @@ fn write_batch(
     }
     out.flush()?;
     Ok(())
-}
-
-/// That a folder wants what a search does not do, in one sentence.
-fn drawn(file: &Path) -> String {
-    format!(
-        "{}: do_sample true asks for texts drawn at random, and translations are searched for; give --beams 4 to search all the same",
-        file.display()
-    )
 }
 
 /// That a model cannot translate, in one sentence.

@@ -10,20 +10,15 @@ use crate::arguments::Generate;
 use crate::failure::Usage;
 
 /// How many beginnings are followed: one, if tokens are drawn.
-pub fn beams(arguments: &Generate, settings: &GenerationSettings) -> Result<usize, Usage> {
+pub fn beams(arguments: &Generate, settings: &GenerationSettings) -> Result<usize> {
     if let Some(beams) = arguments.search.beams {
         return Ok(beams);
     }
     if sampling_option(arguments).is_some() {
         return Ok(1);
     }
-    match (settings.beams, settings.drawn) {
-        (Some(beams @ 2..), Some(true)) => Err(Usage(format!(
-            "{}: num_beams {beams} with do_sample true asks for a search that draws at random, which is not supported; give --beams {beams} to search or --beams 1 to draw",
-            settings.path.display()
-        ))),
-        (beams, _) => Ok(beams.unwrap_or(1)),
-    }
+    settings.check_search_or_drawing()?;
+    Ok(settings.beams.unwrap_or(1))
 }
 
 /// How many texts of a search are printed.
@@ -40,17 +35,22 @@ pub fn sampling(
     let asked = sampling_option(arguments).is_some();
     // Whoever wants the likeliest tokens needs nothing of what the folder says of drawing, and whoever draws nothing of
     // its not drawing.
-    let of_folder = match (arguments.temperature, settings.drawn) {
-        (Some(0.0), _) => None,
-        (_, Some(false)) if asked => None,
-        _ => Sampling::of_folder(settings)?,
+    let is_drawn = match (arguments.temperature, settings.drawn) {
+        (Some(0.0), _) => false,
+        (_, Some(true)) => true,
+        (_, Some(false)) => asked,
+        // What an encoder reads mostly asks for one right answer.
+        (_, None) => asked || !(has_encoder || settings.temperature == Some(0.0)),
     };
     let ours = Sampling {
-        // What an encoder reads mostly asks for one right answer.
-        temperature: if has_encoder && !asked { 0.0 } else { 0.8 },
+        temperature: 0.8,
         ..Sampling::default()
     };
-    let base = of_folder.unwrap_or(ours);
+    let base = match (is_drawn, settings.drawn) {
+        (false, _) => Sampling::greedy(),
+        (true, Some(true)) => Sampling::of_folder(settings)?.unwrap_or(ours),
+        (true, _) => ours.with_folder(settings)?,
+    };
     Ok(Sampling {
         temperature: arguments.temperature.unwrap_or(base.temperature),
         top_k: arguments.top_k.or(base.top_k),
@@ -60,13 +60,13 @@ pub fn sampling(
     })
 }
 
-/// The first option that was given for drawing tokens at random.
+/// The first option that was given for drawing tokens at random. A seed is none: it says where drawing starts, if there is
+/// any.
 fn sampling_option(arguments: &Generate) -> Option<&'static str> {
     let options = [
         ("--temperature", arguments.temperature.is_some()),
         ("--top-k", arguments.top_k.is_some()),
         ("--top-p", arguments.top_p.is_some()),
-        ("--seed", arguments.seed.is_some()),
     ];
     options
         .into_iter()
@@ -93,7 +93,8 @@ pub fn check_options(arguments: &Generate) -> Result<()> {
             "--stop: an empty string would end every text at once; give a string or leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
-    match (arguments.search.beams, sampling_option(arguments)) {
+    let seed = arguments.seed.map(|_| "--seed");
+    match (arguments.search.beams, sampling_option(arguments).or(seed)) {
         (Some(2..), Some(option)) => Err(Usage(format!(
             "--beams searches for the likeliest text and {option} is for drawing one at random; leave one of them out"
         ))
@@ -103,15 +104,9 @@ pub fn check_options(arguments: &Generate) -> Result<()> {
 }
 
 /// Refuses options of searches where none is made.
-pub fn check_search_options(
-    arguments: &Generate,
-    settings: &GenerationSettings,
-) -> Result<(), Usage> {
-    if let Some(count @ 2..) = settings.returned {
-        return Err(Usage(format!(
-            "{}: num_return_sequences {count} asks for several texts, which only a search finds; give --beams {count}, or remove it",
-            settings.path.display()
-        )));
+pub fn check_search_options(arguments: &Generate, settings: &GenerationSettings) -> Result<()> {
+    if arguments.returned.is_none() {
+        settings.check_returned(1)?;
     }
     let options = [
         (
@@ -122,12 +117,13 @@ pub fn check_search_options(
             "--early-stopping",
             arguments.search.early_stopping.is_some(),
         ),
-        ("--return", arguments.returned.is_some()),
+        ("--return", arguments.returned.is_some_and(|it| it != 1)),
     ];
     match options.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Usage(format!(
             "{option} is for searches with several beams; give --beams 4, or leave it out"
-        ))),
+        ))
+        .into()),
         None => Ok(()),
     }
 }

@@ -179,16 +179,15 @@ impl GenerationSettings {
                 ));
             }
         };
-        let is_other = |key: &str, value: &Value| {
-            !SPECIAL.contains(&key) && (value.is_null() || !is_known(key))
+        let is_other = |key: &str, value: &Value| match SPECIAL.contains(&key)
+            || key == "forced_eos_token_id"
+        {
+            true => is_short_list(value),
+            false => value.is_null() || is_empty_list(value) || !is_known(key),
         };
         let others = said.as_object().into_iter().flatten();
-        if let Some(beams) = words.num_beams.filter(|it| !(1..=MOST_BEAMS).contains(it)) {
-            return Err(format!(
-                "num_beams: {beams} is out of range; use 1 to {MOST_BEAMS}"
-            ));
-        }
-        Ok(Self {
+        words.check_ranges()?;
+        let settings = Self {
             path: PathBuf::new(),
             first: words.forced_bos_token_id,
             last,
@@ -220,7 +219,34 @@ impl GenerationSettings {
                 .filter(|(key, value)| is_other(key, value))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
-        })
+        };
+        if settings.drawn == Some(true) {
+            settings.check_drawing_ranges()?;
+            check(
+                "temperature",
+                settings.temperature,
+                |it| it > 0.0,
+                "more than 0",
+            )?;
+        }
+        Ok(settings)
+    }
+
+    /// Whether the numbers of drawing are in the ranges that Hugging Face has for them. It looks only where tokens are drawn.
+    pub(super) fn check_drawing_ranges(&self) -> Result<(), String> {
+        check("top_p", self.top_p, |it| it >= 0.0, "0 to 1")?;
+        check(
+            "min_p",
+            self.min_p,
+            |it| (0.0..=1.0).contains(&it),
+            "0 to 1",
+        )?;
+        check(
+            "typical_p",
+            self.typical_p,
+            |it| it > 0.0,
+            "more than 0 and at most 1",
+        )
     }
 
     /// Adds the settings to `words`.
@@ -261,10 +287,104 @@ impl GenerationSettings {
         let ours = serde_json::to_value(ours).expect("settings serialize");
         let ours = ours.as_object().into_iter().flatten();
         let ours = ours.filter(|(_, value)| !value.is_null());
+        let mut saved = words.clone();
+        saved["forced_eos_token_id"] = one_or_more(&self.last);
         for (name, value) in self.others.iter().chain(ours) {
             words[name] = value.clone();
         }
+        // An id in a list is the same as one without, and stays as it was said.
+        for name in SPECIAL.iter().chain(&["forced_eos_token_id"]) {
+            let Some(list) = self.others.get(*name) else {
+                continue;
+            };
+            let ids = ids(&json!({ *name: list }), name).unwrap_or_default();
+            words[*name] = match saved.get(*name).unwrap_or(&Value::Null) {
+                id if *id == one_or_more(&ids) => list.clone(),
+                other => other.clone(),
+            };
+        }
     }
+}
+
+impl Words {
+    /// Whether all numbers are in the ranges that Hugging Face has for them, however tokens are chosen.
+    fn check_ranges(&self) -> Result<(), String> {
+        let beams = self.num_beams.map(|it| it as f64);
+        let most = self
+            .num_beams
+            .filter(|beams| *beams > 1)
+            .unwrap_or(usize::MAX);
+        let returned = self.num_return_sequences.map(|it| it as f64);
+        let positive = |it: f64| it > 0.0;
+        check(
+            "num_beams",
+            beams,
+            |it| (1.0..=MOST_BEAMS as f64).contains(&it),
+            &format!("1 to {MOST_BEAMS}"),
+        )?;
+        check(
+            "num_return_sequences",
+            returned,
+            positive,
+            "1 to the number of beams",
+        )?;
+        check(
+            "num_return_sequences",
+            returned,
+            |it| it <= most as f64,
+            &format!("1 to {most}, which num_beams is"),
+        )?;
+        check(
+            "max_new_tokens",
+            self.max_new_tokens.map(|it| it as f64),
+            positive,
+            "1 or more",
+        )?;
+        for (name, penalty) in [
+            ("repetition_penalty", self.repetition_penalty),
+            (
+                "encoder_repetition_penalty",
+                self.encoder_repetition_penalty,
+            ),
+        ] {
+            check(name, penalty, positive, "more than 0")?;
+        }
+        let forbids_nothing = (self.bad_words_ids.iter().flatten()).any(Vec::is_empty);
+        let biases_nothing = (self.sequence_bias.iter().flatten()).any(|it| it.ids.is_empty());
+        for (name, is_empty) in [
+            ("bad_words_ids", forbids_nothing),
+            ("sequence_bias", biases_nothing),
+        ] {
+            if is_empty {
+                return Err(format!(
+                    "{name}: one of its lists of tokens is empty; name tokens or remove it"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a number, where there is one, fits.
+fn check(
+    name: &str,
+    number: Option<f64>,
+    fits: impl Fn(f64) -> bool,
+    range: &str,
+) -> Result<(), String> {
+    match number.filter(|it| !fits(*it)) {
+        Some(number) => Err(format!("{name}: {number} is out of range; use {range}")),
+        None => Ok(()),
+    }
+}
+
+fn is_empty_list(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// Whether this is a list of no id or of one, which are written without a list otherwise.
+fn is_short_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|list| list.len() < 2)
 }
 
 fn some<T: Clone>(list: &[T]) -> Option<Vec<T>> {

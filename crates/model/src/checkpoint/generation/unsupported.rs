@@ -68,7 +68,84 @@ impl GenerationSettings {
 
     /// Refuses settings that would draw other tokens than are drawn here.
     pub fn check_drawing(&self) -> Result<(), CheckpointError> {
-        self.refuse(Matters::Drawing)
+        self.refuse(Matters::Drawing)?;
+        self.check_drawing_ranges()
+            .map_err(|problem| wrong(&self.path, problem))
+    }
+
+    /// Refuses a search whose tokens are drawn at random.
+    pub fn check_search_or_drawing(&self) -> Result<(), CheckpointError> {
+        match (self.beams, self.drawn) {
+            (Some(beams @ 2..), Some(true)) => Err(wrong(
+                &self.path,
+                format!(
+                    "num_beams {beams} with do_sample true asks for a search that draws at random, which is not supported; search with {beams} beams (--beams {beams}) or draw with one (--beams 1)"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to draw tokens where texts are searched for.
+    pub fn check_no_drawing(&self) -> Result<(), CheckpointError> {
+        match self.drawn {
+            Some(true) => Err(wrong(
+                &self.path,
+                "do_sample true asks for texts drawn at random, and these are searched for; say how many beams (--beams 4) to search all the same".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to make several texts where there is one for each prompt or source.
+    pub fn check_one_text(&self) -> Result<(), CheckpointError> {
+        match self.returned {
+            Some(count @ 2..) => Err(wrong(
+                &self.path,
+                format!(
+                    "num_return_sequences {count} asks for several texts, and here one is made; remove it"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to make more texts than a search with so many beams finds; one is no search.
+    pub fn check_returned(&self, beams: usize) -> Result<(), CheckpointError> {
+        match self.returned.filter(|count| *count > beams) {
+            Some(count) if beams > 1 => Err(wrong(
+                &self.path,
+                format!(
+                    "num_return_sequences {count} asks for more texts than {beams} beams find; search with {count} beams (--beams {count}) or ask for fewer texts (--return {beams})"
+                ),
+            )),
+            Some(count) => Err(wrong(
+                &self.path,
+                format!(
+                    "num_return_sequences {count} asks for several texts, which only a search finds; search with {count} beams (--beams {count}) or ask for one text (--return 1)"
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The most tokens to make after `before` others, if the file says so.
+    pub fn most_tokens(&self, before: usize) -> Result<Option<usize>, CheckpointError> {
+        match (self.most_tokens, self.longest) {
+            (None, Some(longest)) if longest <= before => {
+                let after = match before {
+                    1 => "the one token that is there before".to_owned(),
+                    _ => format!("a prompt of {before} tokens"),
+                };
+                Err(wrong(
+                    &self.path,
+                    format!(
+                        "max_length {longest} leaves no room after {after}; say how many tokens to make (--max-tokens)"
+                    ),
+                ))
+            }
+            (most, longest) => Ok(most.or(longest.map(|it| it - before))),
+        }
     }
 
     fn refuse(&self, matters: Matters) -> Result<(), CheckpointError> {

@@ -95,7 +95,6 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
         ),
         (json!({ "do_sample": true, "num_beams": 3 }), vec![generate]),
         (json!({ "num_return_sequences": 2 }), vec![generate]),
-        (json!({ "repetition_penalty": 0.0 }), vec![generate]),
     ] {
         with_settings(path, "models/bart", &settings);
         let tokenizer = attentive::text::Tokenizer::train(
@@ -111,6 +110,17 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
     }
     with_settings(path, "models/bart", &json!({ "do_sample": true }));
     screens.push(transcript(path, &["translate", "model", "a"]));
+    // What no text can be made with is a mistake of the file.
+    for settings in [
+        json!({ "repetition_penalty": 0.0 }),
+        json!({ "encoder_repetition_penalty": 0 }),
+        json!({ "do_sample": true, "temperature": -1 }),
+        json!({ "do_sample": true, "typical_p": 0 }),
+        json!({ "bad_words_ids": [[]] }),
+    ] {
+        with_settings(path, "models/bart", &settings);
+        screens.push(format!("{settings}\n{}", transcript(path, generate)));
+    }
     insta::assert_snapshot!(screens.join("\n"));
 }
 

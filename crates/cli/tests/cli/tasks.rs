@@ -294,7 +294,7 @@ fn a_converted_folder_has_its_modules() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let model = path.join("model");
-    bert(&model, &json!({}));
+    bert(&model, &masked());
     let modules = |place: &str, kind: &str| {
         let words = json!([
             { "path": "", "type": "sentence_transformers.models.Transformer" },

@@ -121,10 +121,13 @@ fn options_and_the_folder_say_how_to_search() {
     configure(&path.join("bart"), &json!({ "forced_eos_token_id": 2 }));
     expect("forced", &[]);
     // Drawing at random, asked for, goes before what the folder says.
-    let arguments = [
+    let seeded = [
         "generate", "bart", "--json", "--ids", &source, "--seed", "3",
     ];
-    assert_eq!(parsed(path, &arguments)[0]["seed"], 3);
+    let drawn = [&seeded[..], &["--temperature", "1"]].concat();
+    assert_eq!(parsed(path, &drawn)[0]["seed"], 3);
+    // A seed alone asks for nothing.
+    expect("forced", &["--seed", "3"]);
 }
 
 #[test]

@@ -257,6 +257,16 @@ fn joined(from: &str, location: &str) -> Option<String> {
     }
 }
 
+/// A file's name as an address may hold it; its folders stay folders.
+fn in_address(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let letters = name.bytes().map(|byte| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    letters.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,14 +290,4 @@ mod tests {
             assert_eq!(bare(etag), "abc");
         }
     }
-}
-
-/// A file's name as an address may hold it; its folders stay folders.
-fn in_address(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    let letters = name.bytes().map(|byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    letters.collect()
 }

@@ -53,7 +53,15 @@ fn how_tokens_are_chosen_is_the_folder_s_affair_unless_options_say_otherwise() {
         &json!({ "do_sample": false, "eos_token_id": 1 }),
     );
     assert_eq!(draw(&[]), likeliest);
+    assert_eq!(draw(&["--seed", "3"]), likeliest);
     assert_ne!(draw(&["--temperature", "5", "--seed", "3"]), likeliest);
+    // A folder's numbers are taken where tokens are drawn against its word, or without one.
+    for drawn in [json!(false), Value::Null] {
+        let settings = json!({ "do_sample": drawn, "top_k": 1, "eos_token_id": 1 });
+        with_settings(path, "llama", &settings);
+        assert_eq!(draw(&["--temperature", "5", "--seed", "3"]), likeliest);
+        assert_eq!(draw(&["--seed", "3"]), likeliest);
+    }
     with_settings(
         path,
         "llama",
@@ -94,7 +102,14 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
             vec![generate],
         ),
         (json!({ "do_sample": true, "num_beams": 3 }), vec![generate]),
-        (json!({ "num_return_sequences": 2 }), vec![generate]),
+        (
+            json!({ "num_return_sequences": 2 }),
+            vec![generate, &["translate", "model", "a"]],
+        ),
+        (
+            json!({ "max_length": 1 }),
+            vec![&["generate", "model", "--ids", "5,9"]],
+        ),
     ] {
         with_settings(path, "models/bart", &settings);
         let tokenizer = attentive::text::Tokenizer::train(
@@ -131,7 +146,8 @@ fn a_converted_model_keeps_all_that_its_folder_says_of_texts() {
     let settings = json!({
         "num_beams": 6, "renormalize_logits": true, "bad_words_ids": [[64]], "no_repeat_ngram_size": 0,
         "guidance_scale": 1.5, "cache_implementation": "static", "suppress_tokens": [3], "temperature": 0.6,
-        "sequence_bias": [[[4, 5], -2.0]], "somebody's": { "own": [1, null] }, "top_h": null
+        "sequence_bias": [[[4, 5], -2.0]], "somebody's": { "own": [1, null] }, "top_h": null,
+        "begin_suppress_tokens": [], "eos_token_id": [0], "forced_eos_token_id": [0]
     });
     with_settings(path, "models/marian", &settings);
     succeed(path, &["convert", "model", "--out", "again"]);

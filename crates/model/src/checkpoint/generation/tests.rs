@@ -60,9 +60,37 @@ fn settings_that_mean_nothing_are_told() {
             json!({ "forced_eos_token_id": "x" }),
             "forced_eos_token_id: \"x\" is not a token id; use whole numbers",
         ),
+        (
+            json!({ "num_beams": 2, "num_return_sequences": 3 }),
+            "num_return_sequences: 3 is out of range; use 1 to 2, which num_beams is",
+        ),
+        (
+            json!({ "encoder_repetition_penalty": 0 }),
+            "encoder_repetition_penalty: 0 is out of range; use more than 0",
+        ),
+        (
+            json!({ "do_sample": true, "temperature": 0 }),
+            "temperature: 0 is out of range; use more than 0",
+        ),
+        (
+            json!({ "do_sample": true, "min_p": 2 }),
+            "min_p: 2 is out of range; use 0 to 1",
+        ),
+        (
+            json!({ "do_sample": true, "typical_p": 0.0 }),
+            "typical_p: 0 is out of range; use more than 0 and at most 1",
+        ),
+        (
+            json!({ "bad_words_ids": [[3], []] }),
+            "bad_words_ids: one of its lists of tokens is empty; name tokens or remove it",
+        ),
     ] {
         assert_eq!(GenerationSettings::read(&words), Err(problem.to_owned()));
     }
+    // Where nothing is drawn, transformers does not look at them either.
+    let unused = json!({ "do_sample": false, "temperature": 0.0, "min_p": 2 });
+    let unused = GenerationSettings::read(&unused).unwrap();
+    assert!(unused.check().is_ok() && unused.check_drawing().is_err());
 }
 
 #[test]

@@ -13,7 +13,12 @@ pub enum RecipeError {
     #[error("{}", one_line(.0))]
     Syntax(String),
     /// A key that no recipe has.
-    #[error("{}there is no key `{}`{advice}", one_line(place), one_line(key))]
+    #[error(
+        "{}there is no key `{}`{}",
+        one_line(place),
+        one_line(key),
+        one_line(advice)
+    )]
     UnknownKey {
         /// Where in the recipe, with a colon, or nothing for the top.
         place: String,

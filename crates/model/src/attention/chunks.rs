@@ -19,11 +19,11 @@ use burn::tensor::{Tensor, TensorData};
 use super::heads::with_heads;
 use super::pattern::{Call, Context, Projected};
 use super::reformer::meeting::Meeting;
-use super::reformer::order::{FillConfig, Order, padded};
+use super::reformer::order::{FillConfig, Order, check_neighbours, padded};
 use super::{
     Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
 };
-use crate::checks::{refuse, size};
+use crate::checks::size;
 use crate::{ConfigError, Initializer, Operations};
 
 with_heads! {
@@ -63,21 +63,12 @@ impl AttentionSettings for ChunksConfig {
         self.shared().validate(path, place.widths.queries)?;
         self.shared().refuse_groups(path, kind)?;
         size(&format!("{path}.chunk"), self.chunk)?;
-        let chunks = place.length.div_ceil(self.chunk);
-        let neighbours = self.chunks_before.saturating_add(self.chunks_after);
-        if neighbours > chunks {
-            return refuse(
-                &format!("{path}.chunks_before"),
-                format!(
-                    "{neighbours} chunks before and after are more than there are; a length of {} has {chunks}",
-                    place.length
-                ),
-            );
+        if let Some(fill) = &self.fill {
+            fill.validate(&format!("{path}.fill"), self.chunk)?;
         }
-        match &self.fill {
-            Some(fill) => fill.validate(&format!("{path}.fill"), self.chunk),
-            None => Ok(()),
-        }
+        let neighbours = [self.chunks_before, self.chunks_after];
+        let cut = (self.chunk, self.fill.as_ref());
+        check_neighbours(path, place.length, cut, neighbours)
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {

@@ -34,7 +34,9 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use self::meeting::Meeting;
-use self::order::{FillConfig, Order, counted, padded, padding, whole, with_padding};
+use self::order::{
+    FillConfig, Order, check_neighbours, counted, padded, padding, whole, with_padding,
+};
 use self::torch_normal::torch_normal;
 
 use super::heads::with_heads;
@@ -160,18 +162,9 @@ impl AttentionSettings for ReformerConfig {
         if let Some(fill) = &self.fill {
             fill.validate(&format!("{path}.fill"), self.chunk)?;
         }
-        let chunks = place.length.div_ceil(self.chunk);
-        let neighbours = self.chunks_before.saturating_add(self.chunks_after);
-        if neighbours > chunks {
-            return refuse(
-                &format!("{path}.chunks_before"),
-                format!(
-                    "{neighbours} chunks before and after are more than there are; a length of {} has {chunks}",
-                    place.length
-                ),
-            );
-        }
-        Ok(())
+        let neighbours = [self.chunks_before, self.chunks_after];
+        let cut = (self.chunk, self.fill.as_ref());
+        check_neighbours(path, place.length, cut, neighbours)
     }
 
     fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {

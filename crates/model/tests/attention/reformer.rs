@@ -1,9 +1,11 @@
 //! What is particular to Reformer: what hashing may and may not change, its cost, and what it refuses.
 
-use attentive_model::{AttentionConfig, Cache, CacheSize, Pass, RelativePositions, Role};
+use attentive_model::{
+    AttentionConfig, Cache, CacheSize, Pass, Place, RelativePositions, Role, Widths,
+};
 use burn::tensor::{Device, Tensor};
 
-use crate::refused::{refusal, refusal_with_positions};
+use crate::refused::{refusal, refusal_with_positions, refused};
 use crate::setting::{BATCH, Setting, WIDTH, gap, noise, numbers};
 
 fn layer(fields: &str, role: Role, device: &Device) -> Setting {
@@ -170,6 +172,10 @@ fn what_cannot_work_is_told_in_a_sentence() {
         words(4, 1, 4, r#", "chunks_before": 1023"#),
         "chunks_before: 1023 chunks before and after are more than there are; a length of 24 has 6",
     );
+    // What fits into one chunk looks at no neighbours.
+    let neighbours = r#", "chunks_before": 1, "chunks_after": 1"#;
+    let place = Place::new(Role::Causal, Widths::all(WIDTH), 24);
+    assert_eq!(refused(&words(4, 1, 24, neighbours), &place), None);
     check(
         words(4, 1, 4, r#", "key_value_heads": 2"#),
         "key_value_heads: 2 differs from heads; Reformer attention shares no keys among heads: use 4, or leave it out",

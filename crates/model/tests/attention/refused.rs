@@ -205,7 +205,8 @@ fn place(role: Role, positions: RelativePositions) -> Place {
     }
 }
 
-fn refused(words: &str, place: &Place) -> Option<String> {
+/// Why these settings cannot be built, if they cannot.
+pub fn refused(words: &str, place: &Place) -> Option<String> {
     let config: AttentionConfig = serde_json::from_str(words).unwrap();
     let initial = &mut Initializer::new(1, &Device::flex());
     let built = Attention::new(&config, place, initial);

@@ -60,6 +60,30 @@ pub(in crate::attention) fn padded(
     }
 }
 
+/// Refuses more neighbours than the longest sequence has chunks. What fits into one chunk is not cut, and looks at none.
+pub(in crate::attention) fn check_neighbours(
+    path: &str,
+    length: usize,
+    (chunk, fill): (usize, Option<&FillConfig>),
+    [before, after]: [usize; 2],
+) -> Result<(), ConfigError> {
+    let whole = match length <= chunk {
+        true => padded(length, chunk, fill),
+        false => length,
+    };
+    let chunks = whole.div_ceil(chunk);
+    let neighbours = before.saturating_add(after);
+    match chunks > 1 && neighbours > chunks {
+        true => refuse(
+            &format!("{path}.chunks_before"),
+            format!(
+                "{neighbours} chunks before and after are more than there are; a length of {length} has {chunks}"
+            ),
+        ),
+        false => Ok(()),
+    }
+}
+
 /// Where the positions of all rounds stand, and who looks at whom.
 pub(in crate::attention) struct Order {
     /// The position of each entry, `[rows, rounds · padded]`, where a row is a head of a sequence.

@@ -163,25 +163,16 @@ pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32
     });
 }
 
-/// `x = f(x + bias)`, for use inside other kernels.
+/// `before = x` and `x = f(x)`, for use inside other kernels.
 #[inline(always)]
-pub(crate) fn activate_sum<S: Simd>(simd: S, kind: Activation, bias: &[f32], x: &mut [f32]) {
-    for_kind!(kind, KIND => {
-        sweep(simd, &OfSum::<KIND>, [bias], [x]);
-    });
-}
-
-/// `before = x + bias` and `x = f(before)`, for use inside other kernels.
-#[inline(always)]
-pub(crate) fn activate_sum_keeping<S: Simd>(
+pub(crate) fn activate_keeping<S: Simd>(
     simd: S,
     kind: Activation,
-    bias: &[f32],
     x: &mut [f32],
     before: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        sweep(simd, &OfSum::<KIND>, [bias], [x, before]);
+        sweep(simd, &Keeping::<KIND>, [], [x, before]);
     });
 }
 
@@ -273,31 +264,18 @@ impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
     }
 }
 
-/// Adds a bias first.
-struct OfSum<const KIND: usize>;
+/// Keeps what the function is applied to.
+struct Keeping<const KIND: usize>;
 
-impl<const KIND: usize> Step<1, 1, 0> for OfSum<KIND> {
+impl<const KIND: usize> Step<0, 2, 0> for Keeping<KIND> {
     #[inline(always)]
     fn step<S: Simd>(
         &self,
         simd: S,
-        [bias]: [S::f32s; 1],
-        [x]: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([value(simd, KINDS[KIND], simd.add_f32s(x, bias))], [])
-    }
-}
-
-impl<const KIND: usize> Step<1, 2, 0> for OfSum<KIND> {
-    #[inline(always)]
-    fn step<S: Simd>(
-        &self,
-        simd: S,
-        [bias]: [S::f32s; 1],
+        _: [S::f32s; 0],
         [x, _]: [S::f32s; 2],
     ) -> ([S::f32s; 2], [S::f32s; 0]) {
-        let sum = simd.add_f32s(x, bias);
-        ([value(simd, KINDS[KIND], sum), sum], [])
+        ([value(simd, KINDS[KIND], x), x], [])
     }
 }
 

@@ -36,10 +36,9 @@ pub fn gated_product(
     fits("gated_product", "bias", biases, shape.output);
     let kept = kept.map(|kept| Rows::of(kept, shape.output));
     let instructions = simd::instructions();
-    product(shape, x, up, y, |row, column, values| {
+    product(shape, x, up, bias, y, |row, column, values| {
         let start = row * shape.output + column;
         let kernel = Finish {
-            bias: bias.map(|bias| &bias[column..column + values.len()]),
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             kept: kept.map(|it| unsafe { it.piece(row, column, values.len()) }),
             then: Then::Gate(kind, &gate[start..start + values.len()]),

@@ -5,8 +5,8 @@
 //!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
 //!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
 //! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache, MC rows of A in the second, and packed B in
-//! │MC│  │  ┌────┬────┬────┬────┐                    the third. A is read in place where its rows follow each other,
-//! ├──┼──┤  │ C: finished after the last KC │        and otherwise packed in panels of 6 rows.
+//! │MC│  │  ┌────┬────┬────┬────┐                    the third. Rows of A are packed too, in panels of 6, unless they
+//! ├──┼──┤  │ C: finished after the last KC │        follow each other and meet few columns.
 //! ```
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 
 use pulp::{Simd, WithSimd};
 
-use crate::micro::{self, Onto, View};
+use crate::micro::{self, Base, Onto, View};
 use crate::simd::{self, Instructions};
 use crate::threads::{self, Work};
 use grid::Grid;
@@ -165,7 +165,7 @@ pub(crate) const NOTHING: Nothing = |_, _, _| ();
 /// `C (+)= A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
-    onto: Onto,
+    base: Base<'a>,
     finish: F,
     grid: Grid,
     target: Target,
@@ -184,20 +184,21 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
     pub fn new(
         terms: impl IntoIterator<Item = (Matrix<'a>, Matrix<'a>)>,
         c: &'a mut [f32],
-        onto: Onto,
+        base: impl Into<Base<'a>>,
         finish: F,
     ) -> Self {
-        Self::with_threads(terms, c, onto, finish, threads::count())
+        Self::with_threads(terms, c, base, finish, threads::count())
     }
 
     /// The same in pieces for so many threads.
     fn with_threads(
         terms: impl IntoIterator<Item = (Matrix<'a>, Matrix<'a>)>,
         c: &'a mut [f32],
-        onto: Onto,
+        base: impl Into<Base<'a>>,
         finish: F,
         threads: usize,
     ) -> Self {
+        let base = base.into();
         let mut terms: Vec<_> = terms.into_iter().collect();
         let (rows, columns) = (terms[0].0.rows, terms[0].1.columns);
         for (a, b) in &terms {
@@ -213,12 +214,22 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
                 c.len()
             );
         }
+        if let Base::Row(row) = base {
+            assert_eq!(
+                row.len(),
+                columns,
+                "gemm: {} numbers are added to rows of {columns}",
+                row.len()
+            );
+        }
         terms.retain(|(a, _)| a.columns > 0);
         if terms.is_empty() && columns > 0 {
-            if onto == Onto::Replace {
-                c.fill(0.0);
-            }
             for (row, values) in c.chunks_mut(columns).enumerate() {
+                match base {
+                    Base::Nothing => values.fill(0.0),
+                    Base::Old => (),
+                    Base::Row(row) => values.copy_from_slice(row),
+                }
                 finish(row, 0, values);
             }
         }
@@ -227,7 +238,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
         let panel = simd::run(instructions, PanelWidth);
         Self {
             terms,
-            onto,
+            base,
             finish,
             grid: Grid::new([rows, columns], depth, panel, threads),
             target: Target {
@@ -263,7 +274,7 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
                 panel: self.panel,
                 a: *a,
                 b: *b,
-                onto: if index == 0 { self.onto } else { Onto::Add },
+                base: if index == 0 { self.base } else { Base::Old },
                 rows: self.grid.rows(task),
                 columns: self.grid.columns(task),
                 target: self.target,

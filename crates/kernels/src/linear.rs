@@ -6,10 +6,10 @@ mod few;
 
 use pulp::{Simd, WithSimd};
 
-use crate::Onto;
 use crate::activation::{self, Activation};
 use crate::elementwise;
-use crate::gemm::{Matrix, Product, gemm};
+use crate::gemm::{Matrix, Product};
+use crate::micro::Base;
 use crate::parts::fits;
 use crate::simd;
 use crate::threads::{self, Work};
@@ -68,7 +68,6 @@ pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
             let kernel = Finish {
-                bias: bias.map(|bias| &bias[column..column + values.len()]),
                 kept: before,
                 then: activation.map_or(Then::Nothing, Then::Activate),
                 values,
@@ -76,12 +75,12 @@ pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
             simd::run(instructions, kernel);
         };
         if shape.rows <= FEW_ROWS {
-            product(shape, x, weight, y, finish);
+            product(shape, x, weight, bias, y, finish);
         } else {
             works.push(Box::new(Product::new(
                 [shape.operands(x, weight)],
                 y,
-                Onto::Replace,
+                base(bias),
                 finish,
             )));
         }
@@ -128,23 +127,33 @@ impl Shape {
     }
 }
 
-/// `x · weightᵀ`, with work on each piece of a row while it is in cache.
+/// What a map's product is added to.
+fn base(bias: Option<&[f32]>) -> Base<'_> {
+    bias.map_or(Base::Nothing, Base::Row)
+}
+
+/// `x · weightᵀ + bias`, with work on each piece of a row while it is in cache.
 pub(crate) fn product(
     shape: Shape,
     x: &[f32],
     weight: Matrix,
+    bias: Option<&[f32]>,
     y: &mut [f32],
     finish: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
     fits("linear", "output", y.len(), shape.rows * shape.output);
     if shape.rows <= FEW_ROWS {
-        few_rows(shape, x, weight, y, simd::instructions());
+        let instructions = simd::instructions();
+        few_rows(shape, x, weight, y, instructions);
         for (row, values) in y.chunks_mut(shape.output.max(1)).enumerate() {
+            if let Some(bias) = bias {
+                simd::run(instructions, AddRow { values, bias });
+            }
             finish(row, 0, values);
         }
     } else {
-        let (x, weight) = shape.operands(x, weight);
-        gemm(x, weight, y, Onto::Replace, finish);
+        let product = Product::new([shape.operands(x, weight)], y, base(bias), finish);
+        threads::together(&[&product]);
     }
 }
 
@@ -187,9 +196,22 @@ impl Rows {
     }
 }
 
-/// What is done to a piece of a row of results while it is in cache: the bias is added, the sum is kept, and then something.
+struct AddRow<'a> {
+    values: &'a mut [f32],
+    bias: &'a [f32],
+}
+
+impl WithSimd for AddRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        elementwise::add_to(simd, self.values, self.bias);
+    }
+}
+
+/// What is done to a piece of a row of results while it is in cache: it is kept, and then something.
 pub(crate) struct Finish<'a> {
-    pub bias: Option<&'a [f32]>,
     pub kept: Option<&'a mut [f32]>,
     pub then: Then<'a>,
     pub values: &'a mut [f32],
@@ -209,23 +231,19 @@ impl WithSimd for Finish<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let values = self.values;
-        if let (Then::Activate(kind), Some(bias)) = (&self.then, self.bias) {
-            // One pass for all of it.
-            return match self.kept {
-                Some(kept) => activation::activate_sum_keeping(simd, *kind, bias, values, kept),
-                None => activation::activate_sum(simd, *kind, bias, values),
-            };
-        }
-        if let Some(bias) = self.bias {
-            elementwise::add_to(simd, values, bias);
-        }
-        if let Some(kept) = self.kept {
-            kept.copy_from_slice(values);
-        }
-        match self.then {
-            Then::Nothing => (),
-            Then::Activate(kind) => activation::activate_in_place(simd, kind, values),
-            Then::Gate(kind, gate) => activation::gate_in_place(simd, kind, gate, values),
+        match (self.then, self.kept) {
+            (Then::Activate(kind), Some(kept)) => {
+                activation::activate_keeping(simd, kind, values, kept);
+            }
+            (Then::Activate(kind), None) => activation::activate_in_place(simd, kind, values),
+            (then, kept) => {
+                if let Some(kept) = kept {
+                    kept.copy_from_slice(values);
+                }
+                if let Then::Gate(kind, gate) = then {
+                    activation::gate_in_place(simd, kind, gate, values);
+                }
+            }
         }
     }
 }

@@ -22,6 +22,38 @@ pub enum Onto {
     Add,
 }
 
+/// What a product is added to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Base<'a> {
+    /// Nothing: C is replaced.
+    Nothing,
+    /// The old contents of C.
+    Old,
+    /// The same numbers for every row, one for each column: C is replaced.
+    Row(&'a [f32]),
+}
+
+impl Base<'_> {
+    /// The same without its first columns.
+    #[inline(always)]
+    pub fn after_columns(self, columns: usize) -> Self {
+        match self {
+            Self::Row(row) => Self::Row(&row[columns..]),
+            other => other,
+        }
+    }
+}
+
+impl From<Onto> for Base<'_> {
+    #[inline(always)]
+    fn from(onto: Onto) -> Self {
+        match onto {
+            Onto::Replace => Self::Nothing,
+            Onto::Add => Self::Old,
+        }
+    }
+}
+
 /// A matrix in memory: where it starts, and how far apart rows and columns are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
@@ -58,16 +90,16 @@ impl View {
     }
 }
 
-/// `C (+)= A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
+/// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has whole rows of [`columns`] readable numbers, `b_stride` apart; `c` has rows `c_stride` apart.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows of [`columns`] numbers (whatever `width` is), and `c`
-/// writable for `rows` by `width`.
+/// `a` must be readable for `rows` by `depth` (panels for all [`ROWS`]), `b` for `depth` rows of [`columns`] numbers (whatever
+/// `width` is), and `c` writable for `rows` by `width`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) unsafe fn tile<S: Simd>(
+pub(crate) unsafe fn tile<'a, S: Simd>(
     simd: S,
     rows: usize,
     width: usize,
@@ -77,27 +109,117 @@ pub(crate) unsafe fn tile<S: Simd>(
     b_stride: usize,
     c: *mut f32,
     c_stride: usize,
-    onto: Onto,
+    base: impl Into<Base<'a>>,
 ) {
+    let base = base.into();
+    let panel = columns::<S>();
     // SAFETY: the caller's promise; a tile of fewer rows repeats its last row, and of a narrow one only its columns are stored.
     unsafe {
-        if rows == ROWS {
-            let pointers: [*const f32; ROWS] = std::array::from_fn(|row| a.at(row, 0));
-            let sums = accumulate::<S, ROWS>(simd, depth, pointers, a.column_stride, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, onto);
+        if a.column_stride == ROWS && a.row_stride == 1 && b_stride == panel {
+            let sums = accumulate_panels(simd, depth, a.start, b);
+            store(simd, &sums, rows, width, c, c_stride, base);
+        } else if rows == ROWS && a.column_stride == 1 {
+            let sums = accumulate_rows(simd, depth, a, b, b_stride);
+            store(simd, &sums, rows, width, c, c_stride, base);
         } else if rows > 2 {
             let pointers: [*const f32; ROWS] =
                 std::array::from_fn(|row| a.at(row.min(rows - 1), 0));
             let sums = accumulate::<S, ROWS>(simd, depth, pointers, a.column_stride, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, onto);
+            store(simd, &sums, rows, width, c, c_stride, base);
         } else {
             let pointers: [*const f32; 2] = std::array::from_fn(|row| a.at(row.min(rows - 1), 0));
             let sums = accumulate::<S, 2>(simd, depth, pointers, a.column_stride, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, onto);
+            store(simd, &sums, rows, width, c, c_stride, base);
         }
     }
 }
 
+/// Sums of a tile, in registers.
+type Sums<S, const N: usize> = [[<S as Simd>::f32s; VECTORS]; N];
+
+/// Steps of the depth per turn of a loop: with places that the compiler knows, a turn is loads and sums and nothing else.
+const TURN: usize = 4;
+
+/// Both operands in panels.
+#[inline(always)]
+unsafe fn accumulate_panels<S: Simd>(
+    simd: S,
+    depth: usize,
+    a: *const f32,
+    b: *const f32,
+) -> Sums<S, ROWS> {
+    let panel = columns::<S>();
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let (mut a, mut b) = (a, b);
+    // SAFETY: the caller promises `depth` steps of whole panels.
+    unsafe {
+        for _ in 0..depth / TURN {
+            for step in 0..TURN {
+                let a = a.add(step * ROWS);
+                add_step(simd, &mut sums, |row| *a.add(row), b.add(step * panel));
+            }
+            (a, b) = (a.add(TURN * ROWS), b.add(TURN * panel));
+        }
+        for _ in 0..depth % TURN {
+            add_step(simd, &mut sums, |row| *a.add(row), b);
+            (a, b) = (a.add(ROWS), b.add(panel));
+        }
+    }
+    sums
+}
+
+/// Whole rows of A where they stand.
+#[inline(always)]
+unsafe fn accumulate_rows<S: Simd>(
+    simd: S,
+    depth: usize,
+    a: View,
+    b: *const f32,
+    b_stride: usize,
+) -> Sums<S, ROWS> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let (mut a, mut b) = (a, b);
+    // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
+    unsafe {
+        for _ in 0..depth / TURN {
+            for step in 0..TURN {
+                let b = b.wrapping_add(step * b_stride);
+                add_step(simd, &mut sums, |row| *a.at(row, 0).add(step), b);
+            }
+            a.start = a.start.add(TURN);
+            b = b.wrapping_add(TURN * b_stride);
+        }
+        for _ in 0..depth % TURN {
+            add_step(simd, &mut sums, |row| *a.at(row, 0), b);
+            a.start = a.start.add(1);
+            b = b.wrapping_add(b_stride);
+        }
+    }
+    sums
+}
+
+/// One step of the depth: a number of each row by a row of B.
+///
+/// # Safety
+/// `b` must be readable for [`columns`] numbers.
+#[inline(always)]
+unsafe fn add_step<S: Simd, const N: usize>(
+    simd: S,
+    sums: &mut Sums<S, N>,
+    a: impl Fn(usize) -> f32,
+    b: *const f32,
+) {
+    let b = b.cast::<S::f32s>();
+    // SAFETY: the caller's promise.
+    let (left, right) = unsafe { (b.read_unaligned(), b.add(1).read_unaligned()) };
+    for (row, sums) in sums.iter_mut().enumerate() {
+        let value = simd.splat_f32s(a(row));
+        sums[0] = simd.mul_add_f32s(value, left, sums[0]);
+        sums[1] = simd.mul_add_f32s(value, right, sums[1]);
+    }
+}
+
+/// Any strides, and fewer rows.
 #[inline(always)]
 unsafe fn accumulate<S: Simd, const N: usize>(
     simd: S,
@@ -106,23 +228,14 @@ unsafe fn accumulate<S: Simd, const N: usize>(
     a_step: usize,
     b: *const f32,
     b_stride: usize,
-) -> [[S::f32s; VECTORS]; N] {
+) -> Sums<S, N> {
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
     let mut b = b;
     let mut offset = 0;
     for _ in 0..depth {
         // SAFETY: `b` stays within its `depth` rows and `offset` within the columns of `a`.
-        unsafe {
-            let columns = b.cast::<S::f32s>();
-            let left = columns.read_unaligned();
-            let right = columns.add(1).read_unaligned();
-            for row in 0..N {
-                let value = simd.splat_f32s(*a[row].add(offset));
-                sums[row][0] = simd.mul_add_f32s(value, left, sums[row][0]);
-                sums[row][1] = simd.mul_add_f32s(value, right, sums[row][1]);
-            }
-            b = b.wrapping_add(b_stride);
-        }
+        unsafe { add_step(simd, &mut sums, |row| *a[row].add(offset), b) };
+        b = b.wrapping_add(b_stride);
         offset += a_step;
     }
     sums
@@ -131,12 +244,12 @@ unsafe fn accumulate<S: Simd, const N: usize>(
 #[inline(always)]
 unsafe fn store<S: Simd, const N: usize>(
     simd: S,
-    sums: &[[S::f32s; VECTORS]; N],
+    sums: &Sums<S, N>,
     rows: usize,
     width: usize,
     c: *mut f32,
     c_stride: usize,
-    onto: Onto,
+    base: Base<'_>,
 ) {
     let lanes = S::F32_LANES;
     if width == columns::<S>() {
@@ -145,11 +258,11 @@ unsafe fn store<S: Simd, const N: usize>(
                 // SAFETY: the caller promises `rows` rows of `width` numbers in `c`, here whole vectors.
                 unsafe {
                     let c = c.add(row * c_stride + part * lanes).cast::<S::f32s>();
-                    let sum = match onto {
-                        Onto::Replace => *sum,
-                        Onto::Add => simd.add_f32s(*sum, c.read_unaligned()),
-                    };
-                    c.write_unaligned(sum);
+                    c.write_unaligned(match base {
+                        Base::Nothing => *sum,
+                        Base::Old => simd.add_f32s(*sum, c.read_unaligned()),
+                        Base::Row(row) => simd.add_f32s(*sum, S::as_simd_f32s(row).0[part]),
+                    });
                 }
             }
         }
@@ -158,11 +271,12 @@ unsafe fn store<S: Simd, const N: usize>(
     for (row, sums) in sums.iter().enumerate().take(rows) {
         // SAFETY: the caller promises `rows` rows of `width` numbers in `c`.
         let c = unsafe { std::slice::from_raw_parts_mut(c.add(row * c_stride), width) };
-        let (left, right) = c.split_at_mut(width.min(lanes));
-        for (part, sum) in [left, right].into_iter().zip(sums) {
-            let sum = match onto {
-                Onto::Replace => *sum,
-                Onto::Add => simd.add_f32s(*sum, simd.partial_load_f32s(part)),
+        for (index, (part, sum)) in c.chunks_mut(lanes).zip(sums).enumerate() {
+            let add = |old: &[f32]| simd.add_f32s(*sum, simd.partial_load_f32s(old));
+            let sum = match base {
+                Base::Nothing => *sum,
+                Base::Old => add(part),
+                Base::Row(row) => add(&row[index * lanes..][..part.len()]),
             };
             simd.partial_store_f32s(part, sum);
         }

@@ -151,7 +151,16 @@ impl Run<'_> {
         let (mut whole_rows, mut whole_columns) = (0, 0);
         #[cfg(target_arch = "x86_64")]
         // Eight lanes or more: AVX is there.
-        if S::F32_LANES >= 8 && self.view.row_stride == 1 {
+        if S::F32_LANES >= 8 && self.view.row_stride == 1 && self.panel == 6 && self.width == 6 {
+            (whole_rows, whole_columns) = (self.rows / 8 * 8, 6);
+            let (blocks, _) = self.out.as_chunks_mut::<48>();
+            for (block, to) in blocks.iter_mut().enumerate() {
+                // SAFETY: eight rows by six columns from here lie inside the run.
+                unsafe {
+                    six_by_eight(self.view.at(8 * block, 0), self.view.column_stride, to);
+                }
+            }
+        } else if S::F32_LANES >= 8 && self.view.row_stride == 1 {
             (whole_rows, whole_columns) = (self.rows / 8 * 8, self.width / 8 * 8);
             for column in (0..whole_columns).step_by(8) {
                 for row in (0..whole_rows).step_by(8) {
@@ -229,6 +238,56 @@ unsafe fn eight_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_
             let high = _mm256_permute2f128_ps::<0x31>(q[i], q[i + 4]);
             _mm256_storeu_ps(to.add(i * to_stride), low);
             _mm256_storeu_ps(to.add((i + 4) * to_stride), high);
+        }
+    }
+}
+
+/// Transposes six runs of eight numbers into eight of six that follow each other: the rows of a tile, step by step.
+///
+/// # Safety
+/// The processor must have AVX; six runs, `from_stride` apart, must be readable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn six_by_eight(from: *const f32, from_stride: usize, to: &mut [f32; 48]) {
+    use std::arch::x86_64::{
+        _mm_castps_pd, _mm_storeh_pd, _mm_storel_pd, _mm_storeu_ps, _mm256_castps256_ps128,
+        _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps,
+        _mm256_unpacklo_ps,
+    };
+    // SAFETY: the caller's promise; stores go to the first four and the last two of each six of the array's numbers.
+    unsafe {
+        let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
+        let r = [row(0), row(1), row(2), row(3), row(4), row(5)];
+        let p = [
+            _mm256_unpacklo_ps(r[0], r[1]),
+            _mm256_unpackhi_ps(r[0], r[1]),
+            _mm256_unpacklo_ps(r[2], r[3]),
+            _mm256_unpackhi_ps(r[2], r[3]),
+        ];
+        // The first four rows in fours, the last two in pairs.
+        let fours = [
+            _mm256_shuffle_ps::<0x44>(p[0], p[2]),
+            _mm256_shuffle_ps::<0xEE>(p[0], p[2]),
+            _mm256_shuffle_ps::<0x44>(p[1], p[3]),
+            _mm256_shuffle_ps::<0xEE>(p[1], p[3]),
+        ];
+        let pairs = [
+            _mm256_unpacklo_ps(r[4], r[5]),
+            _mm256_unpackhi_ps(r[4], r[5]),
+        ];
+        let to = to.as_mut_ptr();
+        for i in 0..4 {
+            _mm_storeu_ps(to.add(6 * i), _mm256_castps256_ps128(fours[i]));
+            _mm_storeu_ps(to.add(24 + 6 * i), _mm256_extractf128_ps::<1>(fours[i]));
+        }
+        for i in 0..2 {
+            let low = _mm_castps_pd(_mm256_castps256_ps128(pairs[i]));
+            let high = _mm_castps_pd(_mm256_extractf128_ps::<1>(pairs[i]));
+            _mm_storel_pd(to.add(12 * i + 4).cast(), low);
+            _mm_storeh_pd(to.add(12 * i + 10).cast(), low);
+            _mm_storel_pd(to.add(12 * i + 28).cast(), high);
+            _mm_storeh_pd(to.add(12 * i + 34).cast(), high);
         }
     }
 }

@@ -6,20 +6,22 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::{Matrix, Scratch, with_scratch};
-use crate::micro::{self, Onto, View};
+use crate::micro::{self, Base, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 
 /// Rows of A that meet a block of B at a time, a multiple of the tile's.
-pub(super) const MC: usize = 192;
+pub(super) const MC: usize = 96;
 /// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
 pub(super) const KC: usize = 384;
 /// Columns of B that are packed at a time, a multiple of every tile's.
-pub(super) const NC: usize = 1024;
+pub(super) const NC: usize = 1536;
 /// The largest depth of B that is packed at a time, in blocks of at most KC: rows of C stay in the second cache meanwhile.
 pub(super) const DEEP: usize = 4 * KC;
 /// So many results stay in the second cache anyway, and one block of B at a time does too.
 const FEW_RESULTS: usize = 1 << 17;
+/// So many columns are worth a copy of the rows of A that they meet, in the order in which tiles read it.
+const MANY_COLUMNS: usize = 256;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
 pub(super) const STRIP: usize = 256;
 
@@ -52,7 +54,7 @@ pub(super) struct Piece<'a> {
     pub panel: usize,
     pub a: Matrix<'a>,
     pub b: Matrix<'a>,
-    pub onto: Onto,
+    pub base: Base<'a>,
     pub rows: Range<usize>,
     pub columns: Range<usize>,
     pub target: Target,
@@ -65,7 +67,7 @@ impl Piece<'_> {
         // Equal blocks: a thin last one would read and write all of C for little.
         let deep = depth.div_ceil(depth.div_ceil(KC));
         let wide = NC.min(self.columns.len()).next_multiple_of(self.panel);
-        let packs_a = self.a.column_stride != 1;
+        let packs_a = self.packs_a();
         let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
         let size_of_a = if packs_a { deep * tall } else { 0 };
         let results = self.rows.len() * self.columns.len();
@@ -102,6 +104,11 @@ impl Piece<'_> {
                 }
             }
         });
+    }
+
+    /// Whether rows of A are copied: those that do not follow each other, and those that meet enough columns.
+    fn packs_a(&self) -> bool {
+        self.a.column_stride != 1 || self.columns.len() >= MANY_COLUMNS
     }
 
     fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
@@ -156,14 +163,13 @@ impl Piece<'_> {
         finish: Option<&impl Fn(usize, usize, &mut [f32])>,
     ) {
         let last = depths.end == self.a.columns;
-        let onto = if depths.start == 0 {
-            self.onto
-        } else {
-            Onto::Add
+        let base = match depths.start {
+            0 => self.base,
+            _ => Base::Old,
         };
-        let panel_stride = match self.a.column_stride {
-            1 => micro::ROWS * a.row_stride,
-            _ => micro::ROWS * depths.len(),
+        let panel_stride = match self.packs_a() {
+            false => micro::ROWS * a.row_stride,
+            true => micro::ROWS * depths.len(),
         };
         for strip in cut(columns.clone(), STRIP) {
             // SAFETY: the piece of C starts inside it.
@@ -177,7 +183,7 @@ impl Piece<'_> {
                 width: strip.len(),
                 c,
                 c_stride: self.target.columns,
-                onto,
+                base: base.after_columns(strip.start),
             };
             simd::run(self.instructions, tiles);
             if let (true, Some(finish)) = (last, finish) {
@@ -215,7 +221,7 @@ struct Tiles<'a> {
     width: usize,
     c: *mut f32,
     c_stride: usize,
-    onto: Onto,
+    base: Base<'a>,
 }
 
 impl WithSimd for Tiles<'_> {
@@ -226,6 +232,7 @@ impl WithSimd for Tiles<'_> {
         let panel = micro::columns::<S>();
         for first_column in (0..self.width).step_by(panel) {
             let b = self.packed_b[first_column * self.depth..].as_ptr();
+            let base = self.base.after_columns(first_column);
             let mut a = self.a;
             for first_row in (0..self.rows).step_by(micro::ROWS) {
                 // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
@@ -242,7 +249,7 @@ impl WithSimd for Tiles<'_> {
                         panel,
                         c,
                         self.c_stride,
-                        self.onto,
+                        base,
                     );
                 }
                 a.start = a.start.wrapping_add(self.panel_stride);

@@ -84,7 +84,7 @@ pub(crate) fn fetch(start: *const f32, count: usize) {
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     let clamped = simd.max_f32s(simd.min_f32s(x, splat(88.722_84)), splat(-87.336_55));
-    let (fraction, shifted) = fraction_and_exponent(simd, clamped);
+    let ([fraction], [shifted]) = fractions_and_exponents(simd, [clamped]);
     // The power of two is made as a product of two, because for the largest results it does not fit into one.
     let bits = simd.transmute_u32s_f32s(shifted);
     let integer = simd.sub_u32s(bits, simd.splat_u32s(0x4B40_0000));
@@ -104,26 +104,55 @@ pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(number, result, x)
 }
 
+/// Does one thing to each of several vectors.
+///
+/// Chains of dependent operations stand abreast this way: one after the other, the first few would fill the processor's list
+/// of what waits, and the others could not begin.
+macro_rules! abreast {
+    ($simd:expr, $count:expr, |$index:ident| $value:expr) => {{
+        let mut all = [$simd.splat_f32s(0.0); $count];
+        for $index in 0..$count {
+            all[$index] = $value;
+        }
+        all
+    }};
+}
+pub(crate) use abreast;
+
 /// The two factors of `e^x`: a number near one, and the exponent of a power of two in the low bits of the second.
 #[inline(always)]
-fn fraction_and_exponent<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
+fn fractions_and_exponents<S: Simd, const N: usize>(
+    simd: S,
+    x: [S::f32s; N],
+) -> ([S::f32s; N], [S::f32s; N]) {
     let splat = |value: f32| simd.splat_f32s(value);
     // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
     let shifter = splat(12_582_912.0);
-    let shifted = simd.mul_add_f32s(x, splat(std::f32::consts::LOG2_E), shifter);
-    let whole = simd.sub_f32s(shifted, shifter);
-    let rest = simd.mul_add_f32s(whole, splat(-0.693_359_4), x);
-    let rest = simd.mul_add_f32s(whole, splat(2.121_944_4e-4), rest);
+    let log2_e = splat(std::f32::consts::LOG2_E);
+    let shifted = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], log2_e, shifter));
+    let whole = abreast!(simd, N, |i| simd.sub_f32s(shifted[i], shifter));
+    let near = abreast!(simd, N, |i| simd.mul_add_f32s(
+        whole[i],
+        splat(-0.693_359_4),
+        x[i]
+    ));
+    let rest = abreast!(simd, N, |i| simd.mul_add_f32s(
+        whole[i],
+        splat(2.121_944_4e-4),
+        near[i]
+    ));
     // In pairs: nothing waits for more than three others.
-    let square = simd.mul_f32s(rest, rest);
-    let pair = |high: f32, low: f32| simd.mul_add_f32s(splat(high), rest, splat(low));
-    let high = simd.mul_add_f32s(
-        pair(1.987_569_1e-4, 1.398_199_9e-3),
-        square,
-        pair(8.333_452e-3, 4.166_579_6e-2),
-    );
-    let series = simd.mul_add_f32s(high, square, pair(1.666_666_5e-1, 5e-1));
-    let fraction = simd.mul_add_f32s(series, square, simd.add_f32s(rest, splat(1.0)));
+    let square = abreast!(simd, N, |i| simd.mul_f32s(rest[i], rest[i]));
+    let pair = |high: f32, low: f32, rest| simd.mul_add_f32s(splat(high), rest, splat(low));
+    let highest = abreast!(simd, N, |i| pair(1.987_569_1e-4, 1.398_199_9e-3, rest[i]));
+    let higher = abreast!(simd, N, |i| pair(8.333_452e-3, 4.166_579_6e-2, rest[i]));
+    let high = abreast!(simd, N, |i| simd
+        .mul_add_f32s(highest[i], square[i], higher[i]));
+    let low = abreast!(simd, N, |i| pair(1.666_666_5e-1, 5e-1, rest[i]));
+    let series = abreast!(simd, N, |i| simd.mul_add_f32s(high[i], square[i], low[i]));
+    let fraction = abreast!(simd, N, |i| {
+        simd.mul_add_f32s(series[i], square[i], simd.add_f32s(rest[i], splat(1.0)))
+    });
     (fraction, shifted)
 }
 
@@ -133,18 +162,23 @@ fn fraction_and_exponent<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
 /// from passing. Correct up to 88.
 #[inline(always)]
 pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    decays(simd, [x])[0]
+}
+
+/// [`decay`] of several vectors, abreast.
+#[inline(always)]
+pub fn decays<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
     let splat = |value: f32| simd.splat_f32s(value);
-    let (fraction, shifted) = fraction_and_exponent(simd, x);
-    // The shift leaves nothing of the shifter's own bits.
-    let bits = simd.transmute_u32s_f32s(shifted);
-    let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
-    let power = simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.splat_u32s(127 << 23)));
-    let result = simd.mul_f32s(fraction, power);
-    simd.select_f32s(
-        simd.less_than_f32s(x, splat(-87.336_55)),
-        splat(0.0),
-        result,
-    )
+    let (fraction, shifted) = fractions_and_exponents(simd, x);
+    abreast!(simd, N, |i| {
+        // The shift leaves nothing of the shifter's own bits.
+        let bits = simd.transmute_u32s_f32s(shifted[i]);
+        let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
+        let power = simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.splat_u32s(127 << 23)));
+        let result = simd.mul_f32s(fraction[i], power);
+        let gone = simd.less_than_f32s(x[i], splat(-87.336_55));
+        simd.select_f32s(gone, splat(0.0), result)
+    })
 }
 
 /// Half of a signed integer, rounded down.
@@ -179,12 +213,12 @@ pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(negative, simd.neg_f32s(size), size)
 }
 
-/// Φ(x), the normal distribution, in each lane.
+/// Φ(x), the normal distribution, in each lane of several vectors, abreast.
 ///
 /// What lies beyond `|x|` is half the inverse of a polynomial's fourth power. Its absolute error is below 3e-7 and shrinks
 /// outwards, so that `x · Φ(x)` is good to 1.5e-7 far below zero too, where `(1 + erf) / 2` has lost more.
 #[inline(always)]
-pub fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub fn normal_distributions<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
     const COEFFICIENTS: [f32; 10] = [
         -4.931_339e-5,
         2.624_588e-4,
@@ -198,15 +232,23 @@ pub fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         1.0,
     ];
     let splat = |value: f32| simd.splat_f32s(value);
-    let size = simd.abs_f32s(x);
-    let mut root = splat(4.793_399_5e-6);
+    let size = abreast!(simd, N, |i| simd.abs_f32s(x[i]));
+    let mut root = [splat(4.793_399_5e-6); N];
     for coefficient in COEFFICIENTS {
-        root = simd.mul_add_f32s(root, size, splat(coefficient));
+        let coefficient = splat(coefficient);
+        root = abreast!(simd, N, |i| simd.mul_add_f32s(
+            root[i],
+            size[i],
+            coefficient
+        ));
     }
-    let square = simd.mul_f32s(root, root);
-    let beyond = simd.div_f32s(splat(0.5), simd.mul_f32s(square, square));
-    let negative = simd.less_than_f32s(x, splat(0.0));
-    simd.select_f32s(negative, beyond, simd.sub_f32s(splat(1.0), beyond))
+    let square = abreast!(simd, N, |i| simd.mul_f32s(root[i], root[i]));
+    let fourth = abreast!(simd, N, |i| simd.mul_f32s(square[i], square[i]));
+    let beyond = abreast!(simd, N, |i| simd.div_f32s(splat(0.5), fourth[i]));
+    abreast!(simd, N, |i| {
+        let negative = simd.less_than_f32s(x[i], splat(0.0));
+        simd.select_f32s(negative, beyond[i], simd.sub_f32s(splat(1.0), beyond[i]))
+    })
 }
 
 #[cfg(test)]
@@ -261,7 +303,7 @@ mod tests {
     impl Function for Normal {
         #[inline(always)]
         fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
-            normal_distribution(simd, x)
+            normal_distributions(simd, [x])[0]
         }
     }
 

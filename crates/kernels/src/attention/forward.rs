@@ -16,7 +16,7 @@ use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::micro::{self, View};
-use crate::simd;
+use crate::simd::{self, abreast};
 use crate::threads;
 
 thread_local! {
@@ -440,11 +440,12 @@ fn maximum<S: Simd>(simd: S, vectors: &[S::f32s]) -> f32 {
 fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: f32, largest: f32) -> f32 {
     let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-largest));
     let mut sums = [simd.splat_f32s(0.0); 2];
-    let (pairs, rest) = vectors.as_chunks_mut::<2>();
-    for pair in pairs {
-        for lane in 0..2 {
-            pair[lane] = simd::decay(simd, simd.mul_add_f32s(pair[lane], factor, shift));
-            sums[lane] = simd.add_f32s(sums[lane], pair[lane]);
+    let (fours, rest) = vectors.as_chunks_mut::<4>();
+    for four in fours {
+        let below = abreast!(simd, 4, |i| simd.mul_add_f32s(four[i], factor, shift));
+        *four = simd::decays(simd, below);
+        for i in 0..4 {
+            sums[i % 2] = simd.add_f32s(sums[i % 2], four[i]);
         }
     }
     for vector in rest {

@@ -7,7 +7,20 @@ use super::super::{BiasOf, KEYS};
 use super::Group;
 use super::meetings::Meeting;
 use crate::elementwise::add_to;
-use crate::simd;
+use crate::simd::{self, abreast};
+
+/// Replaces each number by `e^(number · factor + shift)`.
+#[inline(always)]
+fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: S::f32s, shift: S::f32s) {
+    let (fours, rest) = vectors.as_chunks_mut::<4>();
+    for four in fours {
+        let below = abreast!(simd, 4, |i| simd.mul_add_f32s(four[i], factor, shift));
+        *four = simd::decays(simd, below);
+    }
+    for vector in rest {
+        *vector = simd::decay(simd, simd.mul_add_f32s(*vector, factor, shift));
+    }
+}
 
 impl Group<'_> {
     /// From raw scores to weights (with dropout), and from slopes of weights to slopes of scores.
@@ -39,16 +52,14 @@ impl Group<'_> {
         let scale = self.options.scale;
         if self.options.dropout.is_none() && self.out.bias.is_none() {
             let (middle, scale) = (simd.splat_f32s(mean), simd.splat_f32s(scale));
-            let rows = seen.vectors::<S>(weights).iter_mut();
-            for (weight, slope) in rows.zip(seen.vectors::<S>(slopes)) {
-                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
+            let weights = seen.vectors::<S>(weights);
+            exponentiate(simd, weights, factor, shift);
+            for (weight, slope) in weights.iter().zip(seen.vectors::<S>(slopes)) {
                 let scaled = simd.mul_f32s(*weight, scale);
                 *slope = simd.mul_f32s(scaled, simd.sub_f32s(*slope, middle));
             }
         } else {
-            for weight in seen.vectors::<S>(weights) {
-                *weight = simd::decay(simd, simd.mul_add_f32s(*weight, factor, shift));
-            }
+            exponentiate(simd, seen.vectors::<S>(weights), factor, shift);
             let from = tile + seen.from;
             let inside = seen.from..seen.to;
             let (weights, slopes) = (&mut weights[inside.clone()], &mut slopes[inside]);

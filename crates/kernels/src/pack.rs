@@ -155,6 +155,13 @@ impl Run<'_> {
             (whole_rows, whole_columns) = (self.rows / 8 * 8, 6);
             let (blocks, _) = self.out.as_chunks_mut::<48>();
             for (block, to) in blocks.iter_mut().enumerate() {
+                // The next panel's rows are not where the processor would look for them by itself.
+                if block % 2 == 0 {
+                    for row in 6..12 {
+                        let ahead = row * self.view.column_stride + 8 * block;
+                        simd::fetch(self.view.start.wrapping_add(ahead), 1);
+                    }
+                }
                 // SAFETY: eight rows by six columns from here lie inside the run.
                 unsafe {
                     six_by_eight(self.view.at(8 * block, 0), self.view.column_stride, to);

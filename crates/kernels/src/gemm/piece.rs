@@ -11,7 +11,7 @@ use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 
 /// Rows of A that meet a block of B at a time, a multiple of the tile's.
-pub(super) const MC: usize = 96;
+pub(super) const MC: usize = 144;
 /// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
 pub(super) const KC: usize = 384;
 /// Columns of B that are packed at a time, a multiple of every tile's.

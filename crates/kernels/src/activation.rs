@@ -3,8 +3,8 @@
 
 use pulp::Simd;
 
-use crate::simd::{abreast, decays, normal_distributions};
-use crate::sweep::{Abreast, sweep, threaded};
+use crate::simd::{decay, normal_distribution};
+use crate::sweep::{Step, sweep, threaded};
 
 /// Which function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,123 +24,90 @@ pub enum Activation {
 const SQRT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 const CUBIC: f64 = 0.044_715;
 
-/// The function in each lane of several vectors, for use inside other kernels.
+/// The function in each lane, for use inside other kernels.
 ///
 /// When `kind` is known to the compiler, the choice costs nothing.
 #[inline(always)]
-pub fn values<S: Simd, const N: usize>(simd: S, kind: Activation, x: [S::f32s; N]) -> [S::f32s; N] {
-    let gates = match kind {
-        Activation::Relu => {
-            // Not a maximum: that would lose NaN.
-            let zero = simd.splat_f32s(0.0);
-            return abreast!(simd, N, |i| {
-                simd.select_f32s(simd.less_than_f32s(x[i], zero), zero, x[i])
-            });
-        }
-        Activation::Sigmoid => return sigmoids(simd, x)[0],
-        Activation::Gelu => normal_distributions(simd, x),
-        Activation::GeluTanh => sigmoids(simd, tanh_arguments(simd, x))[0],
-        Activation::Silu => sigmoids(simd, x)[0],
-    };
-    abreast!(simd, N, |i| simd.mul_f32s(x[i], gates[i]))
-}
-
-/// The derivative of the function in each lane of several vectors, for use inside other kernels.
-#[inline(always)]
-pub fn slopes<S: Simd, const N: usize>(simd: S, kind: Activation, x: [S::f32s; N]) -> [S::f32s; N] {
+pub fn value<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     match kind {
-        Activation::Relu => abreast!(simd, N, |i| {
-            let off = simd.less_than_or_equal_f32s(x[i], splat(0.0));
+        // Not a maximum: that would lose NaN.
+        Activation::Relu => simd.select_f32s(simd.less_than_f32s(x, splat(0.0)), splat(0.0), x),
+        Activation::Gelu => simd.mul_f32s(x, normal_distribution(simd, x)),
+        Activation::GeluTanh => simd.mul_f32s(x, sigmoids(simd, tanh_argument(simd, x))[0]),
+        Activation::Silu => simd.mul_f32s(x, sigmoids(simd, x)[0]),
+        Activation::Sigmoid => sigmoids(simd, x)[0],
+    }
+}
+
+/// The derivative of the function in each lane, for use inside other kernels.
+#[inline(always)]
+pub fn slope<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
+    let splat = |value: f32| simd.splat_f32s(value);
+    match kind {
+        Activation::Relu => {
+            let off = simd.less_than_or_equal_f32s(x, splat(0.0));
             simd.select_f32s(off, splat(0.0), splat(1.0))
-        }),
+        }
         Activation::Gelu => {
             const FACTOR: f32 = (SQRT_2_OVER_PI / 2.0) as f32;
-            let half = abreast!(simd, N, |i| simd.mul_f32s(x[i], splat(-0.5)));
-            let power = decays(simd, abreast!(simd, N, |i| simd.mul_f32s(half[i], x[i])));
-            let below = normal_distributions(simd, x);
-            abreast!(simd, N, |i| {
-                let density = simd.mul_f32s(power[i], splat(FACTOR));
-                simd.mul_add_e_f32s(x[i], density, below[i])
-            })
+            let half = simd.mul_f32s(x, splat(-0.5));
+            let density = simd.mul_f32s(decay(simd, simd.mul_f32s(half, x)), splat(FACTOR));
+            simd.mul_add_e_f32s(x, density, normal_distribution(simd, x))
         }
         Activation::GeluTanh => {
             const LINEAR: f32 = (2.0 * SQRT_2_OVER_PI) as f32;
             const SQUARE: f32 = (6.0 * SQRT_2_OVER_PI * CUBIC) as f32;
-            let [gate, closed] = sigmoids(simd, tanh_arguments(simd, x));
-            abreast!(simd, N, |i| {
-                let square = simd.mul_f32s(x[i], x[i]);
-                let inner = simd.mul_add_e_f32s(square, splat(SQUARE), splat(LINEAR));
-                let away = simd.mul_f32s(simd.mul_f32s(x[i], gate[i]), closed[i]);
-                simd.mul_add_e_f32s(away, inner, gate[i])
-            })
+            let [gate, closed] = sigmoids(simd, tanh_argument(simd, x));
+            let inner = simd.mul_add_e_f32s(simd.mul_f32s(x, x), splat(SQUARE), splat(LINEAR));
+            let away = simd.mul_f32s(simd.mul_f32s(x, gate), closed);
+            simd.mul_add_e_f32s(away, inner, gate)
         }
         Activation::Silu => {
             let [gate, closed] = sigmoids(simd, x);
-            abreast!(simd, N, |i| {
-                let away = simd.mul_f32s(x[i], closed[i]);
-                simd.mul_add_e_f32s(gate[i], away, gate[i])
-            })
+            let away = simd.mul_f32s(x, closed);
+            simd.mul_add_e_f32s(gate, away, gate)
         }
         Activation::Sigmoid => {
             let [gate, closed] = sigmoids(simd, x);
-            abreast!(simd, N, |i| simd.mul_f32s(gate[i], closed[i]))
+            simd.mul_f32s(gate, closed)
         }
     }
 }
 
-/// The gradients of inputs in each lane: `dy · slope`, but where ReLU is off it is zero even for an infinite `dy`.
+/// The gradient of the input in each lane: `dy · slope`, but where ReLU is off it is zero even for an infinite `dy`.
 #[inline(always)]
-fn gradients<S: Simd, const N: usize>(
-    simd: S,
-    kind: Activation,
-    x: [S::f32s; N],
-    dy: [S::f32s; N],
-) -> [S::f32s; N] {
+pub fn gradient<S: Simd>(simd: S, kind: Activation, x: S::f32s, dy: S::f32s) -> S::f32s {
     if kind == Activation::Relu {
         let zero = simd.splat_f32s(0.0);
-        return abreast!(simd, N, |i| {
-            simd.select_f32s(simd.less_than_or_equal_f32s(x[i], zero), zero, dy[i])
-        });
+        simd.select_f32s(simd.less_than_or_equal_f32s(x, zero), zero, dy)
+    } else {
+        simd.mul_f32s(dy, slope(simd, kind, x))
     }
-    products(simd, dy, slopes(simd, kind, x))
-}
-
-/// Vectors by vectors.
-#[inline(always)]
-fn products<S: Simd, const N: usize>(simd: S, a: [S::f32s; N], b: [S::f32s; N]) -> [S::f32s; N] {
-    abreast!(simd, N, |i| simd.mul_f32s(a[i], b[i]))
 }
 
 /// Twice the argument of the hyperbolic tangent: (1 + tanh(u)) / 2 is the sigmoid of 2u.
 #[inline(always)]
-fn tanh_arguments<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
+fn tanh_argument<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let linear = simd.splat_f32s((2.0 * SQRT_2_OVER_PI) as f32);
     let cubic = simd.splat_f32s((2.0 * SQRT_2_OVER_PI * CUBIC) as f32);
-    abreast!(simd, N, |i| {
-        let square = simd.mul_f32s(x[i], x[i]);
-        simd.mul_f32s(x[i], simd.mul_add_e_f32s(square, cubic, linear))
-    })
+    let square = simd.mul_f32s(x, x);
+    simd.mul_f32s(x, simd.mul_add_e_f32s(square, cubic, linear))
 }
 
-/// The sigmoids of `x` and of `-x`, each with all its digits: one less the other would lose them.
+/// The sigmoid of `x` and of `-x`, each with all its digits: one less the other would lose them.
 ///
 /// `1 / (1 + e^-x)` is `e^x / (1 + e^x)`, so that the exponential of minus the size serves both signs.
 #[inline(always)]
-pub(crate) fn sigmoids<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [[S::f32s; N]; 2] {
+pub(crate) fn sigmoids<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
     let one = simd.splat_f32s(1.0);
-    let away = abreast!(simd, N, |i| simd.neg_f32s(simd.abs_f32s(x[i])));
-    let small = decays(simd, away);
-    let inverse = abreast!(simd, N, |i| simd
-        .div_f32s(one, simd.add_f32s(one, small[i])));
-    let other = products(simd, small, inverse);
-    let choose = |i: usize, [low, high]: [&[S::f32s; N]; 2]| {
-        let negative = simd.less_than_f32s(x[i], simd.splat_f32s(0.0));
-        simd.select_f32s(negative, low[i], high[i])
-    };
+    let small = decay(simd, simd.neg_f32s(simd.abs_f32s(x)));
+    let inverse = simd.div_f32s(one, simd.add_f32s(one, small));
+    let other = simd.mul_f32s(small, inverse);
+    let negative = simd.less_than_f32s(x, simd.splat_f32s(0.0));
     [
-        abreast!(simd, N, |i| choose(i, [&other, &inverse])),
-        abreast!(simd, N, |i| choose(i, [&inverse, &other])),
+        simd.select_f32s(negative, other, inverse),
+        simd.select_f32s(negative, inverse, other),
     ]
 }
 
@@ -273,125 +240,129 @@ pub fn gated_backward(
 
 struct Forward<const KIND: usize>;
 
-impl<const KIND: usize> Abreast<0, 1> for Forward<KIND> {
+impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        []: [[S::f32s; N]; 0],
-        [x]: [[S::f32s; N]; 1],
-    ) -> [[S::f32s; N]; 1] {
-        [values(simd, KINDS[KIND], x)]
+        []: [S::f32s; 0],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], x)], [])
     }
 }
 
-impl<const KIND: usize> Abreast<1, 1> for Forward<KIND> {
+impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        [x]: [[S::f32s; N]; 1],
-        _: [[S::f32s; N]; 1],
-    ) -> [[S::f32s; N]; 1] {
-        [values(simd, KINDS[KIND], x)]
-    }
-}
-
-impl<const KIND: usize> Abreast<2, 1> for Forward<KIND> {
-    #[inline(always)]
-    fn together<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        [gate, up]: [[S::f32s; N]; 2],
-        _: [[S::f32s; N]; 1],
-    ) -> [[S::f32s; N]; 1] {
-        [products(simd, values(simd, KINDS[KIND], gate), up)]
+        [x]: [S::f32s; 1],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], x)], [])
     }
 }
 
 /// Keeps what the function is applied to.
 struct Keeping<const KIND: usize>;
 
-impl<const KIND: usize> Abreast<0, 2> for Keeping<KIND> {
+impl<const KIND: usize> Step<0, 2, 0> for Keeping<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        []: [[S::f32s; N]; 0],
-        [x, _]: [[S::f32s; N]; 2],
-    ) -> [[S::f32s; N]; 2] {
-        [values(simd, KINDS[KIND], x), x]
+        _: [S::f32s; 0],
+        [x, _]: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
+        ([value(simd, KINDS[KIND], x), x], [])
     }
 }
 
 /// Multiplies what is there with the gate.
 struct Gating<const KIND: usize>;
 
-impl<const KIND: usize> Abreast<1, 1> for Gating<KIND> {
+impl<const KIND: usize> Step<1, 1, 0> for Gating<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        [gate]: [[S::f32s; N]; 1],
-        [x]: [[S::f32s; N]; 1],
-    ) -> [[S::f32s; N]; 1] {
-        [products(simd, values(simd, KINDS[KIND], gate), x)]
+        [gate]: [S::f32s; 1],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([simd.mul_f32s(value(simd, KINDS[KIND], gate), x)], [])
+    }
+}
+
+impl<const KIND: usize> Step<2, 1, 0> for Forward<KIND> {
+    #[inline(always)]
+    fn step<S: Simd>(
+        &self,
+        simd: S,
+        [gate, up]: [S::f32s; 2],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([simd.mul_f32s(value(simd, KINDS[KIND], gate), up)], [])
     }
 }
 
 struct Backward<const KIND: usize>;
 
-impl<const KIND: usize> Abreast<0, 2> for Backward<KIND> {
+impl<const KIND: usize> Step<0, 2, 0> for Backward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        []: [[S::f32s; N]; 0],
-        [x, d]: [[S::f32s; N]; 2],
-    ) -> [[S::f32s; N]; 2] {
+        []: [S::f32s; 0],
+        [x, d]: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
         let kind = KINDS[KIND];
-        [values(simd, kind, x), gradients(simd, kind, x, d)]
+        ([value(simd, kind, x), gradient(simd, kind, x, d)], [])
     }
 }
 
-impl<const KIND: usize> Abreast<0, 3> for Backward<KIND> {
+impl<const KIND: usize> Step<0, 3, 0> for Backward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        []: [[S::f32s; N]; 0],
-        [gate, up, d]: [[S::f32s; N]; 3],
-    ) -> [[S::f32s; N]; 3] {
+        []: [S::f32s; 0],
+        [gate, up, d]: [S::f32s; 3],
+    ) -> ([S::f32s; 3], [S::f32s; 0]) {
         let kind = KINDS[KIND];
-        let opened = values(simd, kind, gate);
-        let dgate = gradients(simd, kind, gate, products(simd, d, up));
-        [dgate, products(simd, d, opened), products(simd, opened, up)]
+        let opened = value(simd, kind, gate);
+        let dgate = gradient(simd, kind, gate, simd.mul_f32s(d, up));
+        (
+            [dgate, simd.mul_f32s(d, opened), simd.mul_f32s(opened, up)],
+            [],
+        )
     }
 }
 
-impl<const KIND: usize> Abreast<2, 1> for Backward<KIND> {
+impl<const KIND: usize> Step<2, 1, 0> for Backward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        [x, dy]: [[S::f32s; N]; 2],
-        _: [[S::f32s; N]; 1],
-    ) -> [[S::f32s; N]; 1] {
-        [gradients(simd, KINDS[KIND], x, dy)]
+        [x, dy]: [S::f32s; 2],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([gradient(simd, KINDS[KIND], x, dy)], [])
     }
 }
 
-impl<const KIND: usize> Abreast<3, 2> for Backward<KIND> {
+impl<const KIND: usize> Step<3, 2, 0> for Backward<KIND> {
     #[inline(always)]
-    fn together<S: Simd, const N: usize>(
+    fn step<S: Simd>(
         &self,
         simd: S,
-        [gate, up, dy]: [[S::f32s; N]; 3],
-        _: [[S::f32s; N]; 2],
-    ) -> [[S::f32s; N]; 2] {
+        [gate, up, dy]: [S::f32s; 3],
+        _: [S::f32s; 2],
+    ) -> ([S::f32s; 2], [S::f32s; 0]) {
         let kind = KINDS[KIND];
-        let dgate = gradients(simd, kind, gate, products(simd, dy, up));
-        [dgate, products(simd, dy, values(simd, kind, gate))]
+        let dgate = gradient(simd, kind, gate, simd.mul_f32s(dy, up));
+        let dup = simd.mul_f32s(dy, value(simd, kind, gate));
+        ([dgate, dup], [])
     }
 }
 

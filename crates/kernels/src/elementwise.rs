@@ -1,6 +1,6 @@
 //! Sums and multiples of whole slices.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 use crate::sweep::{Step, sweep, threaded};
 
@@ -24,6 +24,21 @@ pub fn add_assign(x: &mut [f32], y: &[f32]) {
 #[inline(always)]
 pub(crate) fn add_to<S: Simd>(simd: S, x: &mut [f32], y: &[f32]) {
     sweep(simd, &AddAssign, [y], [x]);
+}
+
+/// [`add_to`] as a kernel.
+pub(crate) struct AddTo<'a> {
+    pub sums: &'a mut [f32],
+    pub more: &'a [f32],
+}
+
+impl WithSimd for AddTo<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        add_to(simd, self.sums, self.more);
+    }
 }
 
 /// `x = x · factor`.

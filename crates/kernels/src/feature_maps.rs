@@ -68,7 +68,7 @@ fn slope<S: Simd>(simd: S, map: FeatureMap, x: S::f32s) -> S::f32s {
             simd.select_f32s(off, zero, one)
         }
         FeatureMap::Exp => exp(simd, x),
-        FeatureMap::Softplus => sigmoids(simd, [x])[0][0],
+        FeatureMap::Softplus => sigmoids(simd, x)[0],
     }
 }
 

@@ -162,7 +162,7 @@ pub(crate) type Nothing = fn(usize, usize, &mut [f32]);
 /// See [`Nothing`].
 pub(crate) const NOTHING: Nothing = |_, _, _| ();
 
-/// `C (+)= A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
+/// `C = base + A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
     base: Base<'a>,
@@ -228,7 +228,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
                 match base {
                     Base::Nothing => values.fill(0.0),
                     Base::Old => (),
-                    Base::Row(row) => values.copy_from_slice(row),
+                    Base::Row(numbers) => values.copy_from_slice(numbers),
                 }
                 finish(row, 0, values);
             }

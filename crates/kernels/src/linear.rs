@@ -1,5 +1,6 @@
-//! Linear maps with the weight `[output, input]`: the forward product with bias and activation applied while the
-//! result is in cache, the three products of the backward pass, and the forward product of a few rows at full bandwidth.
+//! Linear maps with the weight `[output, input]`: the forward product with the bias added where tiles are stored and the
+//! activation applied while they are in cache, the three products of the backward pass, and the forward product of a few rows
+//! at full bandwidth.
 
 mod backward;
 mod few;
@@ -7,7 +8,7 @@ mod few;
 use pulp::{Simd, WithSimd};
 
 use crate::activation::{self, Activation};
-use crate::elementwise;
+use crate::elementwise::AddTo;
 use crate::gemm::{Matrix, Product};
 use crate::micro::Base;
 use crate::parts::fits;
@@ -147,7 +148,11 @@ pub(crate) fn product(
         few_rows(shape, x, weight, y, instructions);
         for (row, values) in y.chunks_mut(shape.output.max(1)).enumerate() {
             if let Some(bias) = bias {
-                simd::run(instructions, AddRow { values, bias });
+                let sums = AddTo {
+                    sums: values,
+                    more: bias,
+                };
+                simd::run(instructions, sums);
             }
             finish(row, 0, values);
         }
@@ -193,20 +198,6 @@ impl Rows {
     #[inline(always)]
     pub(crate) fn fetch(self, row: usize, column: usize, length: usize) {
         simd::fetch(self.start.wrapping_add(row * self.width + column), length);
-    }
-}
-
-struct AddRow<'a> {
-    values: &'a mut [f32],
-    bias: &'a [f32],
-}
-
-impl WithSimd for AddRow<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        elementwise::add_to(simd, self.values, self.bias);
     }
 }
 

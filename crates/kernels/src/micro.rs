@@ -95,8 +95,8 @@ impl View {
 /// `a` is any view; `b` has whole rows of [`columns`] readable numbers, `b_stride` apart; `c` has rows `c_stride` apart.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth` (panels for all [`ROWS`]), `b` for `depth` rows of [`columns`] numbers (whatever
-/// `width` is), and `c` writable for `rows` by `width`.
+/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows of [`columns`] numbers (whatever `width` is), and `c`
+/// writable for `rows` by `width`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn tile<'a, S: Simd>(
@@ -115,8 +115,14 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
     let panel = columns::<S>();
     // SAFETY: the caller's promise; a tile of fewer rows repeats its last row, and of a narrow one only its columns are stored.
     unsafe {
-        if a.column_stride == ROWS && a.row_stride == 1 && b_stride == panel {
-            let sums = accumulate_panels(simd, depth, a.start, b);
+        if rows == ROWS && a.row_stride == 1 {
+            // Panels are no special case but for steps that the compiler knows.
+            let sums = match (a.column_stride, b_stride) {
+                (ROWS, step) if step == panel => {
+                    accumulate_columns(simd, depth, (a.start, ROWS), (b, panel))
+                }
+                (a_step, b_step) => accumulate_columns(simd, depth, (a.start, a_step), (b, b_step)),
+            };
             store(simd, &sums, rows, width, c, c_stride, base);
         } else if rows == ROWS && a.column_stride == 1 {
             let sums = accumulate_rows(simd, depth, a, b, b_stride);
@@ -140,35 +146,42 @@ type Sums<S, const N: usize> = [[<S as Simd>::f32s; VECTORS]; N];
 /// Steps of the depth per turn of a loop: with places that the compiler knows, a turn is loads and sums and nothing else.
 const TURN: usize = 4;
 
-/// Both operands in panels.
+/// Columns of A whose numbers follow each other: panels, or a matrix that lies transposed.
+///
+/// # Safety
+/// As for [`tile`], with [`ROWS`] rows of A.
 #[inline(always)]
-unsafe fn accumulate_panels<S: Simd>(
+unsafe fn accumulate_columns<S: Simd>(
     simd: S,
     depth: usize,
-    a: *const f32,
-    b: *const f32,
+    (mut a, a_step): (*const f32, usize),
+    (mut b, b_step): (*const f32, usize),
 ) -> Sums<S, ROWS> {
-    let panel = columns::<S>();
     let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-    let (mut a, mut b) = (a, b);
-    // SAFETY: the caller promises `depth` steps of whole panels.
+    // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
         for _ in 0..depth / TURN {
             for step in 0..TURN {
-                let a = a.add(step * ROWS);
-                add_step(simd, &mut sums, |row| *a.add(row), b.add(step * panel));
+                let a = a.wrapping_add(step * a_step);
+                let b = b.wrapping_add(step * b_step);
+                add_step(simd, &mut sums, |row| *a.add(row), b);
             }
-            (a, b) = (a.add(TURN * ROWS), b.add(TURN * panel));
+            a = a.wrapping_add(TURN * a_step);
+            b = b.wrapping_add(TURN * b_step);
         }
         for _ in 0..depth % TURN {
             add_step(simd, &mut sums, |row| *a.add(row), b);
-            (a, b) = (a.add(ROWS), b.add(panel));
+            a = a.wrapping_add(a_step);
+            b = b.wrapping_add(b_step);
         }
     }
     sums
 }
 
 /// Whole rows of A where they stand.
+///
+/// # Safety
+/// As for [`tile`], with [`ROWS`] rows of A.
 #[inline(always)]
 unsafe fn accumulate_rows<S: Simd>(
     simd: S,
@@ -186,12 +199,12 @@ unsafe fn accumulate_rows<S: Simd>(
                 let b = b.wrapping_add(step * b_stride);
                 add_step(simd, &mut sums, |row| *a.at(row, 0).add(step), b);
             }
-            a.start = a.start.add(TURN);
+            a.start = a.start.wrapping_add(TURN);
             b = b.wrapping_add(TURN * b_stride);
         }
         for _ in 0..depth % TURN {
             add_step(simd, &mut sums, |row| *a.at(row, 0), b);
-            a.start = a.start.add(1);
+            a.start = a.start.wrapping_add(1);
             b = b.wrapping_add(b_stride);
         }
     }
@@ -220,6 +233,9 @@ unsafe fn add_step<S: Simd, const N: usize>(
 }
 
 /// Any strides, and fewer rows.
+///
+/// # Safety
+/// As for [`tile`]; each pointer is that of a row.
 #[inline(always)]
 unsafe fn accumulate<S: Simd, const N: usize>(
     simd: S,
@@ -241,6 +257,10 @@ unsafe fn accumulate<S: Simd, const N: usize>(
     sums
 }
 
+/// Writes the sums of a tile to C.
+///
+/// # Safety
+/// As for [`tile`].
 #[inline(always)]
 unsafe fn store<S: Simd, const N: usize>(
     simd: S,
@@ -261,7 +281,7 @@ unsafe fn store<S: Simd, const N: usize>(
                     c.write_unaligned(match base {
                         Base::Nothing => *sum,
                         Base::Old => simd.add_f32s(*sum, c.read_unaligned()),
-                        Base::Row(row) => simd.add_f32s(*sum, S::as_simd_f32s(row).0[part]),
+                        Base::Row(numbers) => simd.add_f32s(*sum, S::as_simd_f32s(numbers).0[part]),
                     });
                 }
             }
@@ -276,7 +296,7 @@ unsafe fn store<S: Simd, const N: usize>(
             let sum = match base {
                 Base::Nothing => *sum,
                 Base::Old => add(part),
-                Base::Row(row) => add(&row[index * lanes..][..part.len()]),
+                Base::Row(numbers) => add(&numbers[index * lanes..][..part.len()]),
             };
             simd.partial_store_f32s(part, sum);
         }

@@ -131,6 +131,7 @@ impl Run<'_> {
             (1, true, 8) => self.copy::<8>(),
             (1, true, 16) => self.copy::<16>(),
             (1, true, 32) => self.copy::<32>(),
+            (_, true, 6) if self.view.row_stride == 1 => self.turn_six::<S>(),
             _ => self.turn::<S>(),
         }
     }
@@ -145,16 +146,15 @@ impl Run<'_> {
         }
     }
 
-    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    /// Six columns whose numbers follow each other: rows of a tile that stand in a matrix.
     #[inline(always)]
-    fn turn<S: Simd>(&mut self) {
-        let (mut whole_rows, mut whole_columns) = (0, 0);
+    fn turn_six<S: Simd>(&mut self) {
+        let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         // Eight lanes or more: AVX is there.
-        if S::F32_LANES >= 8 && self.view.row_stride == 1 && self.panel == 6 && self.width == 6 {
-            (whole_rows, whole_columns) = (self.rows / 8 * 8, 6);
-            let (blocks, _) = self.out.as_chunks_mut::<48>();
-            for (block, to) in blocks.iter_mut().enumerate() {
+        if S::F32_LANES >= 8 {
+            done = self.rows / 8 * 8;
+            for (block, to) in self.out.as_chunks_mut::<48>().0.iter_mut().enumerate() {
                 // The next panel's rows are not where the processor would look for them by itself.
                 if block % 2 == 0 {
                     for row in 6..12 {
@@ -167,7 +167,23 @@ impl Run<'_> {
                     six_by_eight(self.view.at(8 * block, 0), self.view.column_stride, to);
                 }
             }
-        } else if S::F32_LANES >= 8 && self.view.row_stride == 1 {
+        }
+        let rows = self.out.as_chunks_mut::<6>().0;
+        for (row, out) in rows.iter_mut().enumerate().skip(done) {
+            for (column, number) in out.iter_mut().enumerate() {
+                // SAFETY: the maker of the run promises that its rows are readable.
+                *number = unsafe { *self.view.at(row, column) };
+            }
+        }
+    }
+
+    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    #[inline(always)]
+    fn turn<S: Simd>(&mut self) {
+        let (mut whole_rows, mut whole_columns) = (0, 0);
+        #[cfg(target_arch = "x86_64")]
+        // Eight lanes or more: AVX is there.
+        if S::F32_LANES >= 8 && self.view.row_stride == 1 {
             (whole_rows, whole_columns) = (self.rows / 8 * 8, self.width / 8 * 8);
             for column in (0..whole_columns).step_by(8) {
                 for row in (0..whole_rows).step_by(8) {
@@ -284,13 +300,13 @@ unsafe fn six_by_eight(from: *const f32, from_stride: usize, to: &mut [f32; 48])
             _mm256_unpackhi_ps(r[4], r[5]),
         ];
         let to = to.as_mut_ptr();
-        for i in 0..4 {
-            _mm_storeu_ps(to.add(6 * i), _mm256_castps256_ps128(fours[i]));
-            _mm_storeu_ps(to.add(24 + 6 * i), _mm256_extractf128_ps::<1>(fours[i]));
+        for (i, four) in fours.into_iter().enumerate() {
+            _mm_storeu_ps(to.add(6 * i), _mm256_castps256_ps128(four));
+            _mm_storeu_ps(to.add(24 + 6 * i), _mm256_extractf128_ps::<1>(four));
         }
-        for i in 0..2 {
-            let low = _mm_castps_pd(_mm256_castps256_ps128(pairs[i]));
-            let high = _mm_castps_pd(_mm256_extractf128_ps::<1>(pairs[i]));
+        for (i, pair) in pairs.into_iter().enumerate() {
+            let low = _mm_castps_pd(_mm256_castps256_ps128(pair));
+            let high = _mm_castps_pd(_mm256_extractf128_ps::<1>(pair));
             _mm_storel_pd(to.add(12 * i + 4).cast(), low);
             _mm_storeh_pd(to.add(12 * i + 10).cast(), low);
             _mm_storel_pd(to.add(12 * i + 28).cast(), high);

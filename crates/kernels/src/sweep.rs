@@ -20,80 +20,9 @@ pub(crate) trait Step<const IN: usize, const OUT: usize, const SUMS: usize>: Syn
         inputs: [S::f32s; IN],
         old: [S::f32s; OUT],
     ) -> ([S::f32s; OUT], [S::f32s; SUMS]);
-
-    /// Several steps. One after the other, unless long chains of operations had better stand abreast.
-    #[inline(always)]
-    fn steps<S: Simd>(
-        &self,
-        simd: S,
-        inputs: [[S::f32s; IN]; UNROLL],
-        old: [[S::f32s; OUT]; UNROLL],
-    ) -> [([S::f32s; OUT], [S::f32s; SUMS]); UNROLL] {
-        let zero = simd.splat_f32s(0.0);
-        let mut all = [([zero; OUT], [zero; SUMS]); UNROLL];
-        for i in 0..UNROLL {
-            all[i] = self.step(simd, inputs[i], old[i]);
-        }
-        all
-    }
 }
 
-/// A step whose operations are a long chain, so that several had better stand abreast ([`simd::abreast`]).
-pub(crate) trait Abreast<const IN: usize, const OUT: usize>: Sync {
-    /// From vectors of each input and of the old outputs to the new outputs.
-    fn together<S: Simd, const N: usize>(
-        &self,
-        simd: S,
-        inputs: [[S::f32s; N]; IN],
-        old: [[S::f32s; N]; OUT],
-    ) -> [[S::f32s; N]; OUT];
-}
-
-impl<T: Abreast<IN, OUT>, const IN: usize, const OUT: usize> Step<IN, OUT, 0> for T {
-    #[inline(always)]
-    fn step<S: Simd>(
-        &self,
-        simd: S,
-        inputs: [S::f32s; IN],
-        old: [S::f32s; OUT],
-    ) -> ([S::f32s; OUT], [S::f32s; 0]) {
-        let new = self.together(simd, turned(simd, [inputs]), turned(simd, [old]));
-        (turned(simd, new)[0], [])
-    }
-
-    #[inline(always)]
-    fn steps<S: Simd>(
-        &self,
-        simd: S,
-        inputs: [[S::f32s; IN]; UNROLL],
-        old: [[S::f32s; OUT]; UNROLL],
-    ) -> [([S::f32s; OUT], [S::f32s; 0]); UNROLL] {
-        let new = self.together(simd, turned(simd, inputs), turned(simd, old));
-        let new: [[S::f32s; OUT]; UNROLL] = turned(simd, new);
-        let mut all = [(new[0], []); UNROLL];
-        for i in 0..UNROLL {
-            all[i].0 = new[i];
-        }
-        all
-    }
-}
-
-/// Vectors of slices as slices of vectors.
-#[inline(always)]
-fn turned<S: Simd, const N: usize, const M: usize>(
-    simd: S,
-    vectors: [[S::f32s; N]; M],
-) -> [[S::f32s; M]; N] {
-    let mut turned = [[simd.splat_f32s(0.0); M]; N];
-    for i in 0..N {
-        for j in 0..M {
-            turned[i][j] = vectors[j][i];
-        }
-    }
-    turned
-}
-
-/// Steps at a time, each with accumulators of its own: enough to hide the latency of an addition.
+/// Accumulators per sum: enough to hide the latency of an addition.
 const UNROLL: usize = 4;
 
 /// Takes a step for each vector of slices that are all as long as the first, and returns the sums over all lanes.
@@ -128,39 +57,39 @@ where
     for (slot, output) in written.iter_mut().zip(&mut outputs) {
         *slot = &mut S::as_mut_simd_f32s(&mut output[..whole]).0[..vectors];
     }
-    // Cut into arrays, so that the compiler sees that no index is out of bounds.
-    let blocks = vectors / UNROLL;
-    let mut read_blocks: [&[[S::f32s; UNROLL]]; IN] = [&[]; IN];
-    for i in 0..IN {
-        read_blocks[i] = &read[i].as_chunks().0[..blocks];
-    }
-    let mut written_blocks: [&mut [[S::f32s; UNROLL]]; OUT] =
-        std::array::from_fn(|_| Default::default());
-    for (slot, output) in written_blocks.iter_mut().zip(&mut written) {
-        *slot = &mut output.as_chunks_mut().0[..blocks];
-    }
-    for block in 0..blocks {
-        let (mut loaded, mut old) = ([[zero; IN]; UNROLL], [[zero; OUT]; UNROLL]);
-        for lane in 0..UNROLL {
-            for i in 0..IN {
-                loaded[lane][i] = read_blocks[i][block][lane];
-            }
-            for i in 0..OUT {
-                old[lane][i] = written_blocks[i][block][lane];
+    let mut done = 0;
+    if SUMS > 0 {
+        // Cut into arrays, so that the compiler sees that no index is out of bounds.
+        let blocks = vectors / UNROLL;
+        let mut read_blocks: [&[[S::f32s; UNROLL]]; IN] = [&[]; IN];
+        for i in 0..IN {
+            read_blocks[i] = &read[i].as_chunks().0[..blocks];
+        }
+        let mut written_blocks: [&mut [[S::f32s; UNROLL]]; OUT] =
+            std::array::from_fn(|_| Default::default());
+        for (slot, output) in written_blocks.iter_mut().zip(&mut written) {
+            *slot = &mut output.as_chunks_mut().0[..blocks];
+        }
+        for block in 0..blocks {
+            for lane in 0..UNROLL {
+                let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
+                for i in 0..IN {
+                    loaded[i] = read_blocks[i][block][lane];
+                }
+                for i in 0..OUT {
+                    old[i] = written_blocks[i][block][lane];
+                }
+                let (new, terms) = step.step(simd, loaded, old);
+                for i in 0..OUT {
+                    written_blocks[i][block][lane] = new[i];
+                }
+                for i in 0..SUMS {
+                    sums[i][lane] = simd.add_f32s(sums[i][lane], terms[i]);
+                }
             }
         }
-        let all = step.steps(simd, loaded, old);
-        for lane in 0..UNROLL {
-            let (new, terms) = all[lane];
-            for i in 0..OUT {
-                written_blocks[i][block][lane] = new[i];
-            }
-            for i in 0..SUMS {
-                sums[i][lane] = simd.add_f32s(sums[i][lane], terms[i]);
-            }
-        }
+        done = blocks * UNROLL;
     }
-    let done = blocks * UNROLL;
     for index in done..vectors {
         let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
         for i in 0..IN {

@@ -9,14 +9,14 @@ use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block};
 use super::reach::Reach;
 use super::scores::{
-    Seen, add_product, dropout_factors, in_place, pack_columns, prepare_row, score_packed, union,
-    whole_rows,
+    Seen, add_product, dropout_factors, in_place, pack_columns, powers, prepare_row, score_packed,
+    union, whole_rows,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
 use crate::gemm::{PanelWidth, with_scratch};
 use crate::micro::{self, View};
-use crate::simd::{self, abreast};
+use crate::simd;
 use crate::threads;
 
 thread_local! {
@@ -442,14 +442,13 @@ fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: f32, largest:
     let mut sums = [simd.splat_f32s(0.0); 2];
     let (fours, rest) = vectors.as_chunks_mut::<4>();
     for four in fours {
-        let below = abreast!(simd, 4, |i| simd.mul_add_f32s(four[i], factor, shift));
-        *four = simd::decays(simd, below);
+        *four = powers(simd, *four, factor, shift);
         for i in 0..4 {
             sums[i % 2] = simd.add_f32s(sums[i % 2], four[i]);
         }
     }
     for vector in rest {
-        *vector = simd::decay(simd, simd.mul_add_f32s(*vector, factor, shift));
+        [*vector] = powers(simd, [*vector], factor, shift);
         sums[0] = simd.add_f32s(sums[0], *vector);
     }
     simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))

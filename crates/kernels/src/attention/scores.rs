@@ -9,6 +9,7 @@ use super::reach::Reach;
 use super::{Heads, KEYS, Options, QUERIES, Shape, WeightDropout};
 use crate::micro::{self, Onto, View};
 use crate::pack::pack_panels_with;
+use crate::simd::{self, abreast};
 
 /// Whether a product reads rows of a head where they stand: they are whole panels, and so close or so few that copies of them
 /// would not be read often enough.
@@ -324,6 +325,18 @@ pub(super) fn scale_row(
             }
         }
     }
+}
+
+/// `e^(score · factor + shift)` of several vectors of scores.
+#[inline(always)]
+pub(super) fn powers<S: Simd, const N: usize>(
+    simd: S,
+    scores: [S::f32s; N],
+    factor: S::f32s,
+    shift: S::f32s,
+) -> [S::f32s; N] {
+    let below = abreast!(simd, N, |i| simd.mul_add_f32s(scores[i], factor, shift));
+    simd::decays(simd, below)
 }
 
 /// What dropout multiplies the weights of a row (numbered among all rows) with, for the keys `from..`; nothing without

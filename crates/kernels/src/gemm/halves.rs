@@ -7,12 +7,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pulp::{Simd, WithSimd};
-
 use super::grid::Grid;
 use super::{Matrix, Nothing, Product};
 use crate::Onto;
-use crate::elementwise;
+use crate::elementwise::AddTo;
 use crate::simd;
 use crate::threads::{self, Work};
 
@@ -113,27 +111,13 @@ impl Work for Halves<'_> {
         for row in self.grid().rows(piece) {
             // SAFETY: both halves of this piece are done, and nobody else adds them up.
             let kernel = unsafe {
-                AddHalf {
+                AddTo {
                     sums: std::slice::from_raw_parts_mut(rows(0, row), columns.len()),
                     more: std::slice::from_raw_parts(rows(1, row), columns.len()),
                 }
             };
             simd::run(self.halves[0].instructions, kernel);
         }
-    }
-}
-
-struct AddHalf<'a> {
-    sums: &'a mut [f32],
-    more: &'a [f32],
-}
-
-impl WithSimd for AddHalf<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        elementwise::add_to(simd, self.sums, self.more);
     }
 }
 

@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn equals_its_twin(
-        rows in prop_oneof![Just(0), Just(1), Just(5), Just(6), Just(7), 1usize..40, Just(97), Just(193)],
+        rows in prop_oneof![Just(0), Just(1), Just(5), Just(6), Just(7), 1usize..40, Just(97), Just(MC + 1)],
         depth in prop_oneof![Just(0), Just(1), 1usize..40, Just(KC - 1), Just(KC), Just(KC + 1)],
         columns in prop_oneof![Just(0), Just(1), Just(15), Just(16), Just(17), 1usize..70],
         a_turned: bool,
@@ -59,6 +59,33 @@ proptest! {
 #[test]
 fn wide_products_take_several_blocks() {
     check(13, 300, NC + 33, false, true, Onto::Add);
+}
+
+#[test]
+fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
+    // One thread packs them, many have too few columns each; the last takes several blocks of columns.
+    for (rows, columns) in [(5, 255), (6, 256), (7, 600), (MC + 1, 257), (8, NC + 33)] {
+        let depth = KC + 3;
+        let (a, b) = (numbers(rows * depth, 1), numbers(columns * depth, 2));
+        let a = Matrix::new(&a, rows, depth);
+        let b = Matrix::new(&b, columns, depth).transposed();
+        let bias = numbers(columns, 3);
+        let mut expected: Vec<f32> = bias.repeat(rows);
+        gemm_naive(a, b, &mut expected, Onto::Add);
+        let mut first: Option<Vec<f32>> = None;
+        for threads in 1..9 {
+            let mut c = vec![f32::NAN; rows * columns];
+            let product =
+                Product::with_threads([(a, b)], &mut c, Base::Row(&bias), NOTHING, threads);
+            threads::together(&[&product]);
+            drop(product);
+            for (ours, theirs) in c.iter().zip(&expected) {
+                assert!((ours - theirs).abs() < 1e-5 * (depth as f32).sqrt());
+            }
+            let same = first.get_or_insert_with(|| c.clone()) == &c;
+            assert!(same, "{rows}×{columns}, {threads} threads");
+        }
+    }
 }
 
 #[test]

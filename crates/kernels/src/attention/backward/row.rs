@@ -2,23 +2,21 @@
 
 use pulp::Simd;
 
-use super::super::scores::{Seen, dropout_factors, prepare_row};
+use super::super::scores::{Seen, dropout_factors, powers, prepare_row};
 use super::super::{BiasOf, KEYS};
 use super::Group;
 use super::meetings::Meeting;
 use crate::elementwise::add_to;
-use crate::simd::{self, abreast};
 
 /// Replaces each number by `e^(number · factor + shift)`.
 #[inline(always)]
 fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: S::f32s, shift: S::f32s) {
     let (fours, rest) = vectors.as_chunks_mut::<4>();
     for four in fours {
-        let below = abreast!(simd, 4, |i| simd.mul_add_f32s(four[i], factor, shift));
-        *four = simd::decays(simd, below);
+        *four = powers(simd, *four, factor, shift);
     }
     for vector in rest {
-        *vector = simd::decay(simd, simd.mul_add_f32s(*vector, factor, shift));
+        [*vector] = powers(simd, [*vector], factor, shift);
     }
 }
 

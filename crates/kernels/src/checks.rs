@@ -1,6 +1,6 @@
 //! What the tests of all kernels share: inputs, comparisons, slopes by finite differences.
 
-use crate::simd::{Instructions, with_instructions};
+use crate::simd::{self, with_instructions};
 use proptest::prelude::*;
 
 /// Numbers between -3 and 3 that depend on the seed (SplitMix64).
@@ -61,7 +61,7 @@ pub(crate) fn close_sums(
 
 /// Runs the check with vector instructions and without.
 pub(crate) fn both(check: impl Fn()) {
-    for instructions in [Instructions::Native, Instructions::Scalar] {
+    for &instructions in simd::available() {
         with_instructions(instructions, &check);
     }
 }

@@ -1,11 +1,11 @@
 //! Matrix products: packed panels, blocks that fit the caches, and work on the result while it is still in cache.
 //!
 //! ```text
-//!            columns of B, in panels of 16          C is cut into a grid of pieces, one task each, so that nobody waits
+//!            columns of B, in panels               C is cut into a grid of pieces, one task each, so that nobody waits
 //!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
 //!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
 //! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache, MC rows of A in the second, and packed B in
-//! │MC│  │  ┌────┬────┬────┬────┐                    the third. Rows of A are packed too, in panels of 6, unless they
+//! │MC│  │  ┌────┬────┬────┬────┐                    the third. Rows of A are packed too, in panels, unless they     
 //! ├──┼──┤  │ C: finished after the last KC │        follow each other and meet few columns.
 //! ```
 //!
@@ -18,9 +18,7 @@ mod piece;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use pulp::{Simd, WithSimd};
-
-use crate::micro::{self, Base, Onto, View};
+use crate::micro::{Base, Onto, TileSize, View};
 use crate::simd::{self, Instructions};
 use crate::threads::{self, Work};
 use grid::Grid;
@@ -170,8 +168,7 @@ pub(crate) struct Product<'a, F> {
     grid: Grid,
     target: Target,
     instructions: Instructions,
-    /// Columns of a panel.
-    panel: usize,
+    tile: TileSize,
     /// C, which `target` points to.
     borrowed: PhantomData<&'a mut [f32]>,
 }
@@ -235,18 +232,18 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
         }
         let depth = terms.iter().map(|(a, _)| a.columns).sum();
         let instructions = simd::instructions();
-        let panel = simd::run(instructions, PanelWidth);
+        let tile = TileSize::of(instructions);
         Self {
             terms,
             base,
             finish,
-            grid: Grid::new([rows, columns], depth, panel, threads),
+            grid: Grid::new([rows, columns], depth, tile, threads),
             target: Target {
                 start: c.as_mut_ptr(),
                 columns,
             },
             instructions,
-            panel,
+            tile,
             borrowed: PhantomData,
         }
     }
@@ -271,7 +268,7 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
         for (index, (a, b)) in self.terms.iter().enumerate() {
             let piece = Piece {
                 instructions: self.instructions,
-                panel: self.panel,
+                tile: self.tile,
                 a: *a,
                 b: *b,
                 base: if index == 0 { self.base } else { Base::Old },
@@ -282,18 +279,6 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
             let finish = (index + 1 == self.terms.len()).then_some(&self.finish);
             piece.multiply(finish);
         }
-    }
-}
-
-/// The number of columns of a panel.
-pub(crate) struct PanelWidth;
-
-impl WithSimd for PanelWidth {
-    type Output = usize;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) -> usize {
-        micro::columns::<S>()
     }
 }
 

@@ -1,6 +1,10 @@
 //! The innermost tile of every matrix product: a few rows by two vectors of accumulators that never leave registers.
 
-use pulp::Simd;
+use std::hint::black_box;
+
+use pulp::{Simd, WithSimd};
+
+use crate::simd::{self, Instructions};
 
 /// Vectors per row of a tile.
 pub(crate) const VECTORS: usize = 2;
@@ -10,8 +14,47 @@ pub(crate) const fn columns<S: Simd>() -> usize {
     VECTORS * S::F32_LANES
 }
 
-/// Rows of a tile: six by two accumulators fill sixteen registers, with room for a row of B and a broadcast of A.
-pub(crate) const ROWS: usize = 6;
+/// Rows of a tile where there are sixteen registers: six by two accumulators, with room for a row of B and a broadcast of A.
+pub(crate) const SMALL: usize = 6;
+/// Rows of a tile where there are thirty-two: a row of B is read half as often.
+pub(crate) const LARGE: usize = 12;
+
+/// Rows of a tile.
+pub(crate) const fn rows<S: Simd>() -> usize {
+    match S::REGISTER_COUNT {
+        0..32 => SMALL,
+        _ => LARGE,
+    }
+}
+
+/// The sizes of a tile, for what is done outside of kernels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileSize {
+    pub rows: usize,
+    /// Also of a panel of B.
+    pub columns: usize,
+}
+
+impl TileSize {
+    pub fn of(instructions: Instructions) -> Self {
+        simd::run(instructions, Ask)
+    }
+}
+
+/// Asks for the sizes of a tile.
+struct Ask;
+
+impl WithSimd for Ask {
+    type Output = TileSize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> TileSize {
+        TileSize {
+            rows: rows::<S>(),
+            columns: columns::<S>(),
+        }
+    }
+}
 
 /// What becomes of the old contents of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +133,7 @@ impl View {
     }
 }
 
-/// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
+/// `C = base + A · B` for one tile of at most [`rows`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has whole rows of [`columns`] readable numbers, `b_stride` apart; `c` has rows `c_stride` apart.
 ///
@@ -111,31 +154,111 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
     c_stride: usize,
     base: impl Into<Base<'a>>,
 ) {
-    let base = base.into();
-    let panel = columns::<S>();
-    // SAFETY: the caller's promise; a tile of fewer rows repeats its last row, and of a narrow one only its columns are stored.
+    let task = Task {
+        rows,
+        width,
+        depth,
+        a,
+        b,
+        b_stride,
+        c,
+        c_stride,
+        base: base.into(),
+    };
+    // SAFETY: the caller's promise.
     unsafe {
-        if rows == ROWS && a.row_stride == 1 {
-            // Panels are no special case but for steps that the compiler knows.
-            let sums = match (a.column_stride, b_stride) {
-                (ROWS, step) if step == panel => {
-                    accumulate_columns(simd, depth, (a.start, ROWS), (b, panel))
-                }
-                (a_step, b_step) => accumulate_columns(simd, depth, (a.start, a_step), (b, b_step)),
-            };
-            store(simd, &sums, rows, width, c, c_stride, base);
-        } else if rows == ROWS && a.column_stride == 1 {
-            let sums = accumulate_rows(simd, depth, a, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, base);
-        } else if rows > 2 {
-            let pointers: [*const f32; ROWS] =
-                std::array::from_fn(|row| a.at(row.min(rows - 1), 0));
-            let sums = accumulate::<S, ROWS>(simd, depth, pointers, a.column_stride, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, base);
-        } else {
-            let pointers: [*const f32; 2] = std::array::from_fn(|row| a.at(row.min(rows - 1), 0));
-            let sums = accumulate::<S, 2>(simd, depth, pointers, a.column_stride, b, b_stride);
-            store(simd, &sums, rows, width, c, c_stride, base);
+        match self::rows::<S>() {
+            LARGE if rows == LARGE => task.whole::<S, LARGE>(simd),
+            LARGE if rows > SMALL => task.part::<S, LARGE>(simd),
+            _ if rows == SMALL => task.whole::<S, SMALL>(simd),
+            _ if rows > 2 => task.part::<S, SMALL>(simd),
+            _ => task.part::<S, 2>(simd),
+        }
+    }
+}
+
+/// What [`tile`] was asked for.
+struct Task<'a> {
+    rows: usize,
+    width: usize,
+    depth: usize,
+    a: View,
+    b: *const f32,
+    b_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+    base: Base<'a>,
+}
+
+impl Task<'_> {
+    /// All of `N` rows.
+    ///
+    /// # Safety
+    /// As for [`tile`].
+    #[inline(always)]
+    unsafe fn whole<S: Simd, const N: usize>(self, simd: S) {
+        let Self {
+            depth,
+            a,
+            b,
+            b_stride,
+            ..
+        } = self;
+        let (panel, a_step) = (columns::<S>(), a.column_stride);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if a.row_stride == 1 {
+                // Panels are no special case but for steps that the compiler knows.
+                let sums = match (a_step, b_stride) {
+                    (a_step, b_step) if a_step == N && b_step == panel => {
+                        accumulate_columns::<S, N>(simd, depth, (a.start, N), (b, panel))
+                    }
+                    _ => accumulate_columns::<S, N>(simd, depth, (a.start, a_step), (b, b_stride)),
+                };
+                self.store(simd, &sums);
+            } else if a_step == 1 {
+                let sums = accumulate_rows::<S, N>(simd, depth, a, b, b_stride);
+                self.store(simd, &sums);
+            } else {
+                self.part::<S, N>(simd);
+            }
+        }
+    }
+
+    /// Fewer than `N` rows, or columns of A that are apart. The last row is repeated.
+    ///
+    /// # Safety
+    /// As for [`tile`].
+    #[inline(always)]
+    unsafe fn part<S: Simd, const N: usize>(self, simd: S) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let last = self.rows - 1;
+            let pointers: [*const f32; N] = std::array::from_fn(|row| self.a.at(row.min(last), 0));
+            let a_step = self.a.column_stride;
+            let sums =
+                accumulate::<S, N>(simd, self.depth, pointers, a_step, self.b, self.b_stride);
+            self.store(simd, &sums);
+        }
+    }
+
+    /// Writes sums to C; of a narrow tile only its columns.
+    ///
+    /// # Safety
+    /// As for [`tile`].
+    #[inline(always)]
+    unsafe fn store<S: Simd, const N: usize>(self, simd: S, sums: &Sums<S, N>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            store(
+                simd,
+                sums,
+                self.rows,
+                self.width,
+                self.c,
+                self.c_stride,
+                self.base,
+            );
         }
     }
 }
@@ -149,15 +272,15 @@ const TURN: usize = 4;
 /// Columns of A whose numbers follow each other: panels, or a matrix that lies transposed.
 ///
 /// # Safety
-/// As for [`tile`], with [`ROWS`] rows of A.
+/// As for [`tile`], with `N` rows of A.
 #[inline(always)]
-unsafe fn accumulate_columns<S: Simd>(
+unsafe fn accumulate_columns<S: Simd, const N: usize>(
     simd: S,
     depth: usize,
     (mut a, a_step): (*const f32, usize),
     (mut b, b_step): (*const f32, usize),
-) -> Sums<S, ROWS> {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+) -> Sums<S, N> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
         for _ in 0..depth / TURN {
@@ -181,30 +304,44 @@ unsafe fn accumulate_columns<S: Simd>(
 /// Whole rows of A where they stand.
 ///
 /// # Safety
-/// As for [`tile`], with [`ROWS`] rows of A.
+/// As for [`tile`], with `N` rows of A.
 #[inline(always)]
-unsafe fn accumulate_rows<S: Simd>(
+unsafe fn accumulate_rows<S: Simd, const N: usize>(
     simd: S,
     depth: usize,
     a: View,
-    b: *const f32,
+    mut b: *const f32,
     b_stride: usize,
-) -> Sums<S, ROWS> {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-    let (mut a, mut b) = (a, b);
+) -> Sums<S, N> {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
+    // A pointer for three rows: an address can add one or two strides by itself, and more pointers would not fit into
+    // registers.
+    const { assert!(N <= 3 * 4) };
+    let mut thirds = [a.start; 4];
+    for (index, third) in thirds.iter_mut().enumerate() {
+        // Otherwise the compiler sees that one pointer would do, and computes twelve addresses per step.
+        *third = black_box(third.wrapping_add(3 * index * a.row_stride));
+    }
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
         for _ in 0..depth / TURN {
             for step in 0..TURN {
                 let b = b.wrapping_add(step * b_stride);
-                add_step(simd, &mut sums, |row| *a.at(row, 0).add(step), b);
+                let number = |row: usize| {
+                    *thirds[row / 3]
+                        .wrapping_add(row % 3 * a.row_stride)
+                        .add(step)
+                };
+                add_step(simd, &mut sums, number, b);
             }
-            a.start = a.start.wrapping_add(TURN);
+            for third in &mut thirds {
+                *third = third.wrapping_add(TURN);
+            }
             b = b.wrapping_add(TURN * b_stride);
         }
-        for _ in 0..depth % TURN {
-            add_step(simd, &mut sums, |row| *a.at(row, 0), b);
-            a.start = a.start.wrapping_add(1);
+        for step in 0..depth % TURN {
+            let number = |row: usize| *thirds[row / 3].wrapping_add(row % 3 * a.row_stride + step);
+            add_step(simd, &mut sums, number, b);
             b = b.wrapping_add(b_stride);
         }
     }

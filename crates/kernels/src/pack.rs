@@ -129,9 +129,11 @@ impl Run<'_> {
         ) {
             (1, true, 6) => self.copy::<6>(),
             (1, true, 8) => self.copy::<8>(),
+            (1, true, 12) => self.copy::<12>(),
             (1, true, 16) => self.copy::<16>(),
             (1, true, 32) => self.copy::<32>(),
-            (_, true, 6) if self.view.row_stride == 1 => self.turn_six::<S>(),
+            (_, true, 6) if self.view.row_stride == 1 => self.turn_rows::<S, 6>(),
+            (_, true, 12) if self.view.row_stride == 1 => self.turn_rows::<S, 12>(),
             _ => self.turn::<S>(),
         }
     }
@@ -146,29 +148,36 @@ impl Run<'_> {
         }
     }
 
-    /// Six columns whose numbers follow each other: rows of a tile that stand in a matrix.
+    /// As many columns as a tile has rows, whose numbers follow each other: rows of a tile that stand in a matrix.
     #[inline(always)]
-    fn turn_six<S: Simd>(&mut self) {
+    fn turn_rows<S: Simd, const N: usize>(&mut self) {
         let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         // Eight lanes or more: AVX is there.
         if S::F32_LANES >= 8 {
             done = self.rows / 8 * 8;
-            for (block, to) in self.out.as_chunks_mut::<48>().0.iter_mut().enumerate() {
+            for (block, to) in self.out.chunks_exact_mut(8 * N).enumerate() {
                 // The next panel's rows are not where the processor would look for them by itself.
                 if block % 2 == 0 {
-                    for row in 6..12 {
+                    for row in N..2 * N {
                         let ahead = row * self.view.column_stride + 8 * block;
                         simd::fetch(self.view.start.wrapping_add(ahead), 1);
                     }
                 }
-                // SAFETY: eight rows by six columns from here lie inside the run.
+                // SAFETY: eight rows by as many columns from here lie inside the run, and `to` has room for them.
                 unsafe {
-                    six_by_eight(self.view.at(8 * block, 0), self.view.column_stride, to);
+                    let from = |column| self.view.at(8 * block, column);
+                    let (step, to) = (self.view.column_stride, to.as_mut_ptr());
+                    for column in (0..N / 4 * 4).step_by(4) {
+                        four_by_eight(from(column), step, to.add(column), N);
+                    }
+                    if N % 4 == 2 {
+                        two_by_eight(from(N - 2), step, to.add(N - 2), N);
+                    }
                 }
             }
         }
-        let rows = self.out.as_chunks_mut::<6>().0;
+        let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate().skip(done) {
             for (column, number) in out.iter_mut().enumerate() {
                 // SAFETY: the maker of the run promises that its rows are readable.
@@ -265,52 +274,72 @@ unsafe fn eight_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_
     }
 }
 
-/// Transposes six runs of eight numbers into eight of six that follow each other: the rows of a tile, step by step.
+/// Transposes four runs of eight numbers into eight of four.
 ///
 /// # Safety
-/// The processor must have AVX; six runs, `from_stride` apart, must be readable.
+/// The processor must have AVX; four runs, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-unsafe fn six_by_eight(from: *const f32, from_stride: usize, to: &mut [f32; 48]) {
+unsafe fn four_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use std::arch::x86_64::{
-        _mm_castps_pd, _mm_storeh_pd, _mm_storel_pd, _mm_storeu_ps, _mm256_castps256_ps128,
-        _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_shuffle_ps, _mm256_unpackhi_ps,
-        _mm256_unpacklo_ps,
+        _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps,
+        _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
-    // SAFETY: the caller's promise; stores go to the first four and the last two of each six of the array's numbers.
+    // SAFETY: the caller's promise.
     unsafe {
         let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
-        let r = [row(0), row(1), row(2), row(3), row(4), row(5)];
+        let r = [row(0), row(1), row(2), row(3)];
         let p = [
             _mm256_unpacklo_ps(r[0], r[1]),
             _mm256_unpackhi_ps(r[0], r[1]),
             _mm256_unpacklo_ps(r[2], r[3]),
             _mm256_unpackhi_ps(r[2], r[3]),
         ];
-        // The first four rows in fours, the last two in pairs.
         let fours = [
             _mm256_shuffle_ps::<0x44>(p[0], p[2]),
             _mm256_shuffle_ps::<0xEE>(p[0], p[2]),
             _mm256_shuffle_ps::<0x44>(p[1], p[3]),
             _mm256_shuffle_ps::<0xEE>(p[1], p[3]),
         ];
-        let pairs = [
-            _mm256_unpacklo_ps(r[4], r[5]),
-            _mm256_unpackhi_ps(r[4], r[5]),
-        ];
-        let to = to.as_mut_ptr();
         for (i, four) in fours.into_iter().enumerate() {
-            _mm_storeu_ps(to.add(6 * i), _mm256_castps256_ps128(four));
-            _mm_storeu_ps(to.add(24 + 6 * i), _mm256_extractf128_ps::<1>(four));
+            _mm_storeu_ps(to.add(i * to_stride), _mm256_castps256_ps128(four));
+            let high = _mm256_extractf128_ps::<1>(four);
+            _mm_storeu_ps(to.add((i + 4) * to_stride), high);
         }
+    }
+}
+
+/// Transposes two runs of eight numbers into eight of two.
+///
+/// # Safety
+/// The processor must have AVX; two runs, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn two_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    use std::arch::x86_64::{
+        _mm_castps_pd, _mm_storeh_pd, _mm_storel_pd, _mm256_castps256_ps128, _mm256_extractf128_ps,
+        _mm256_loadu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let r = [
+            _mm256_loadu_ps(from),
+            _mm256_loadu_ps(from.add(from_stride)),
+        ];
+        let pairs = [
+            _mm256_unpacklo_ps(r[0], r[1]),
+            _mm256_unpackhi_ps(r[0], r[1]),
+        ];
+        let to = |i: usize| to.add(i * to_stride).cast();
         for (i, pair) in pairs.into_iter().enumerate() {
             let low = _mm_castps_pd(_mm256_castps256_ps128(pair));
             let high = _mm_castps_pd(_mm256_extractf128_ps::<1>(pair));
-            _mm_storel_pd(to.add(12 * i + 4).cast(), low);
-            _mm_storeh_pd(to.add(12 * i + 10).cast(), low);
-            _mm_storel_pd(to.add(12 * i + 28).cast(), high);
-            _mm_storeh_pd(to.add(12 * i + 34).cast(), high);
+            _mm_storel_pd(to(2 * i), low);
+            _mm_storeh_pd(to(2 * i + 1), low);
+            _mm_storel_pd(to(2 * i + 4), high);
+            _mm_storeh_pd(to(2 * i + 5), high);
         }
     }
 }
@@ -321,7 +350,15 @@ mod tests {
 
     #[test]
     fn panels_hold_the_matrix_and_zeros() {
-        for (rows, width) in [(1, 1), (7, 5), (8, 16), (9, 33), (23, 40), (64, 6)] {
+        for (rows, width) in [
+            (1, 1),
+            (7, 5),
+            (8, 16),
+            (9, 33),
+            (23, 40),
+            (64, 6),
+            (64, 12),
+        ] {
             let numbers: Vec<f32> = (1..=rows * width).map(|i| i as f32).collect();
             for turned in [false, true] {
                 let (row_stride, column_stride) = if turned { (1, rows) } else { (width, 1) };
@@ -330,8 +367,8 @@ mod tests {
                     row_stride,
                     column_stride,
                 };
-                for panel in [2, 6, 8, 16, 32] {
-                    for instructions in [Instructions::Native, Instructions::Scalar] {
+                for panel in [2, 6, 8, 12, 16, 32] {
+                    for &instructions in simd::available() {
                         let mut out = vec![f32::NAN; width.div_ceil(panel) * panel * rows];
                         // SAFETY: the view is of all numbers.
                         unsafe { pack_panels(instructions, view, rows, width, panel, &mut out) };

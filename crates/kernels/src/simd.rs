@@ -10,6 +10,8 @@ use pulp::{Arch, Simd, WithSimd};
 pub enum Instructions {
     /// The widest that the processor has.
     Native,
+    /// AVX2 with FMA, also where there is AVX-512.
+    Avx2,
     /// One number at a time: the fallback, and what tests compare with.
     Scalar,
 }
@@ -26,7 +28,7 @@ pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T
     result
 }
 
-/// The instructions of this thread: forced, or from `ATTENTIVE_SIMD` (`scalar`, or unset for the widest).
+/// The instructions of this thread: forced, or from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest).
 ///
 /// # Panics
 /// When `ATTENTIVE_SIMD` is something else.
@@ -39,21 +41,58 @@ pub fn instructions() -> Instructions {
 
 /// What `ATTENTIVE_SIMD` says, or what is wrong with it.
 pub fn from_environment() -> Result<Instructions, String> {
-    match std::env::var_os("ATTENTIVE_SIMD") {
-        None => Ok(Instructions::Native),
-        Some(said) if said == "scalar" => Ok(Instructions::Scalar),
-        Some(said) => Err(format!(
-            "ATTENTIVE_SIMD is {said:?}; unset it for the widest instructions, or say `scalar`"
+    let Some(said) = std::env::var_os("ATTENTIVE_SIMD") else {
+        return Ok(Instructions::Native);
+    };
+    match said.to_str() {
+        Some("scalar") => Ok(Instructions::Scalar),
+        Some("avx2") if has_avx2() => Ok(Instructions::Avx2),
+        Some("avx2") => Err(
+            "ATTENTIVE_SIMD is avx2, which this processor does not have; unset it, or say `scalar`"
+                .to_owned(),
+        ),
+        _ => Err(format!(
+            "ATTENTIVE_SIMD is {said:?}; unset it for the widest instructions, or say `avx2` or `scalar`"
         )),
     }
+}
+
+fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return pulp::x86::V3::try_new().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// All ways in which this processor can run a kernel, the widest first. For tests.
+pub fn available() -> &'static [Instructions] {
+    #[cfg(target_arch = "x86_64")]
+    if pulp::x86::V4::try_new().is_some() {
+        return &[
+            Instructions::Native,
+            Instructions::Avx2,
+            Instructions::Scalar,
+        ];
+    }
+    &[Instructions::Native, Instructions::Scalar]
 }
 
 /// Runs a kernel with the given instructions.
 ///
 /// A kernel that spreads over threads reads [`instructions`] once and hands them to its tasks, which run elsewhere.
+///
+/// # Panics
+/// When the processor does not have them.
 pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
     match instructions {
         Instructions::Native => Arch::new().dispatch(kernel),
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => {
+            let simd = pulp::x86::V3::try_new().expect("this processor has no AVX2");
+            Simd::vectorize(simd, kernel)
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        Instructions::Avx2 => panic!("this processor has no AVX2"),
         Instructions::Scalar => kernel.with_simd(pulp::Scalar::new()),
     }
 }
@@ -64,17 +103,29 @@ pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
 #[inline(always)]
 pub(crate) fn fetch(start: *const f32, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        /// Numbers of a line of the caches.
-        const LINE: usize = 16;
-        for line in (0..count).step_by(LINE) {
-            // SAFETY: SSE is part of x86-64, and a hint reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
-        }
-    }
+    fetch_into::<{ std::arch::x86_64::_MM_HINT_T0 }>(start, count);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (start, count);
+}
+
+/// [`fetch`] into the second cache: for numbers that are needed once, and not so soon.
+#[inline(always)]
+pub(crate) fn fetch_far(start: *const f32, count: usize) {
+    #[cfg(target_arch = "x86_64")]
+    fetch_into::<{ std::arch::x86_64::_MM_HINT_T1 }>(start, count);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, count);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn fetch_into<const HINT: i32>(start: *const f32, count: usize) {
+    /// Numbers of a line of the caches.
+    const LINE: usize = 16;
+    for line in (0..count).step_by(LINE) {
+        // SAFETY: SSE is part of x86-64, and a hint reads nothing.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.wrapping_add(line).cast()) };
+    }
 }
 
 /// `e^x` in each lane, to about two units in the last place; zero below -87.3 and infinite above 88.7.
@@ -321,7 +372,7 @@ mod tests {
             .map(|i| i as f32 * 0.01)
             .chain([1e-6, -1e-6, 0.0])
             .collect();
-        for instructions in [Instructions::Native, Instructions::Scalar] {
+        for &instructions in available() {
             let outputs = run(instructions, Each(&inputs, function));
             for (x, y) in inputs.iter().zip(outputs) {
                 let expected = exact(f64::from(*x));
@@ -357,7 +408,7 @@ mod tests {
     fn decays_are_exact_to_a_few_units() {
         check(Decay, |x| (-x.abs()).exp(), 4e-7);
         let inputs: Vec<f32> = (0..=8800).map(|i| i as f32 * 0.01).collect();
-        for instructions in [Instructions::Native, Instructions::Scalar] {
+        for &instructions in available() {
             let outputs = run(instructions, Each(&inputs, Moderate));
             for (x, y) in inputs.iter().zip(outputs) {
                 let apart = (f64::from(y) / f64::from(*x).exp() - 1.0).abs();
@@ -369,7 +420,7 @@ mod tests {
     #[test]
     fn normal_distributions_and_what_gelu_makes_of_them_are_exact_to_1e_7() {
         let inputs: Vec<f32> = (-80_000..=80_000).map(|i| i as f32 * 1e-4).collect();
-        for instructions in [Instructions::Native, Instructions::Scalar] {
+        for &instructions in available() {
             let outputs = run(instructions, Each(&inputs, Normal));
             for (x, y) in inputs.iter().zip(outputs) {
                 let exact =

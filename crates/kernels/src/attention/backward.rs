@@ -13,9 +13,9 @@ use self::meetings::Meeting;
 use super::reach::Reach;
 use super::scores::{add_product, copy_row, pack_columns, product_with_panels, whole_rows};
 use super::{BiasOf, Heads, KEYS, Options, Shape, Strides};
-use crate::gemm::{PanelWidth, with_scratch};
+use crate::gemm::with_scratch;
 use crate::linear::dot;
-use crate::micro::{self, View};
+use crate::micro::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
 
@@ -112,7 +112,7 @@ pub fn backward(
         bias_of,
     };
     let instructions = simd::instructions();
-    let panel = simd::run(instructions, PanelWidth);
+    let panel = TileSize::of(instructions).columns;
     let sizes = buffer_sizes(shape, panel, [key, query, upstream.context]);
     let task = |index: usize| {
         // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
@@ -312,7 +312,7 @@ impl Group<'_> {
         buffers: &mut Buffers,
     ) {
         let Meeting { block, keys, .. } = meeting;
-        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys);
+        let reach = Reach::of_queries::<S>(self.options, self.shape, self.batch, block, keys);
         self.score(simd, meeting, rows, buffers, &reach);
         for row in 0..block.len() {
             let line = row * KEYS..(row + 1) * KEYS;

@@ -14,10 +14,14 @@ use super::scores::{
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
-use crate::gemm::{PanelWidth, with_scratch};
-use crate::micro::{self, View};
+use crate::gemm::with_scratch;
+use crate::micro::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
+
+/// Blocks of queries that meet a tile of keys one after the other, so that keys and values of long sequences come from afar
+/// once for all of them.
+const BLOCKS: usize = 4;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
@@ -63,7 +67,7 @@ pub fn forward(
     let step = shape.queries.div_ceil(pieces).next_multiple_of(QUERIES);
     let pieces = shape.queries.div_ceil(step);
     let instructions = simd::instructions();
-    let panel = simd::run(instructions, PanelWidth);
+    let panel = TileSize::of(instructions).columns;
     let padded_value = shape.value_width.next_multiple_of(panel);
     let packed = shape.queries > few::FEW;
     let copied = packed && !in_place(value, shape.keys, shape.value_width, panel);
@@ -71,7 +75,7 @@ pub fn forward(
         usize::from(packed) * shape.keys.next_multiple_of(panel) * shape.head_width,
         usize::from(copied) * shape.keys * padded_value,
         QUERIES * KEYS,
-        QUERIES * padded_value,
+        BLOCKS * QUERIES * padded_value,
     ];
     let task = |index: usize| {
         let (head, piece) = (index / pieces, index % pieces);
@@ -167,94 +171,121 @@ impl WithSimd for Head<'_> {
             let at = [self.batch, shared];
             values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
+        let padded = value_width.next_multiple_of(micro::columns::<S>());
         let mut first = self.queries.start;
         while first < self.queries.end {
-            let end = end_of_block(self.options.mask.blocks, first).min(first + QUERIES);
-            let block = first..self.queries.end.min(end);
-            first = block.end;
-            self.block(simd, block, (packed_keys, values), scores, sums);
+            let mut blocks = Vec::with_capacity(BLOCKS);
+            for sums in sums.chunks_exact_mut(QUERIES * padded) {
+                let queries = self.block_from(first);
+                // Blocks of a pattern see keys of their own.
+                let alone = self.options.mask.blocks.is_some();
+                if queries.is_empty() || (alone && !blocks.is_empty()) {
+                    break;
+                }
+                first = queries.end;
+                let seen = union(self.options, self.shape, self.batch, queries.clone());
+                blocks.push(Block {
+                    queries,
+                    seen,
+                    running: Running::new(sums, padded),
+                });
+            }
+            self.attend(simd, &mut blocks, (packed_keys, values), scores);
+            for block in &blocks {
+                self.finish(simd, block);
+            }
         }
     }
 }
 
+/// A block of queries on its way through the keys.
+struct Block<'a> {
+    queries: Range<usize>,
+    /// The keys that its queries see between them.
+    seen: Range<usize>,
+    running: Running<'a>,
+}
+
 impl Head<'_> {
-    #[inline(always)]
-    fn block<S: Simd>(
-        &self,
-        simd: S,
-        block: Range<usize>,
-        packed: (&[f32], View),
-        scores: &mut [f32],
-        sums: &mut [f32],
-    ) {
-        sums.fill(0.0);
-        let mut running = Running {
-            largest: [f32::NEG_INFINITY; QUERIES],
-            totals: [0.0; QUERIES],
-            sums,
-            padded: self
-                .shape
-                .value_width
-                .next_multiple_of(micro::columns::<S>()),
-        };
-        let seen = union(self.options, self.shape, self.batch, block.clone());
-        let blocks = self.options.mask.blocks;
-        for run in Runs::new(blocks, self.shape, self.head, block.start) {
-            let run = run.start.max(seen.start)..run.end.min(seen.end);
-            if !run.is_empty() {
-                self.run(simd, block.clone(), run, packed, scores, &mut running);
-            }
-        }
-        self.finish(simd, block, &running);
+    /// The queries of a block from here on.
+    fn block_from(&self, first: usize) -> Range<usize> {
+        let end = end_of_block(self.options.mask.blocks, first).min(first + QUERIES);
+        first..self.queries.end.min(end)
     }
 
-    /// A block of queries with a run of keys.
+    /// Blocks that see the same runs of keys meet them tile by tile.
     #[inline(always)]
-    fn run<S: Simd>(
+    fn attend<S: Simd>(
         &self,
         simd: S,
-        block: Range<usize>,
+        blocks: &mut [Block],
+        packed: (&[f32], View),
+        scores: &mut [f32],
+    ) {
+        let start = blocks.iter().map(|it| it.seen.start).min().unwrap_or(0);
+        let end = blocks.iter().map(|it| it.seen.end).max().unwrap_or(0);
+        let pattern = self.options.mask.blocks;
+        let first_query = blocks[0].queries.start;
+        for run in Runs::new(pattern, self.shape, self.head, first_query) {
+            let run = run.start.max(start)..run.end.min(end);
+            // Where tiles begin depends on nothing but the keys, so that sums do not depend on how queries are shared out.
+            for tile in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
+                for block in &mut *blocks {
+                    let run = run.start.max(block.seen.start)..run.end.min(block.seen.end);
+                    if run.start < run.end.min(tile + KEYS) && tile < run.end {
+                        self.meet(simd, block, tile, run, packed, scores);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A block of queries with the keys of a run that are in a tile.
+    #[inline(always)]
+    fn meet<S: Simd>(
+        &self,
+        simd: S,
+        block: &mut Block,
+        tile: usize,
         run: Range<usize>,
         (packed_keys, values): (&[f32], View),
         scores: &mut [f32],
-        running: &mut Running,
     ) {
+        let Block {
+            queries, running, ..
+        } = block;
+        // No further than the last key that is seen, in whole panels.
         let panel = micro::columns::<S>();
-        let first_tile = run.start / panel * panel;
-        for tile in (first_tile..run.end).step_by(KEYS) {
-            // No further than the last key that is seen, in whole panels.
-            let count = KEYS.min(run.end - tile).next_multiple_of(panel);
-            let count = count.min(self.shape.keys - tile);
-            let keys = tile..tile + count;
-            let reach = Reach::of_queries(self.options, self.shape, self.batch, &block, &keys);
-            self.score(simd, block.clone(), keys, packed_keys, scores, &reach);
-            for row in 0..block.len() {
-                let at = [self.batch, self.head, block.start + row];
-                let range = self.options.mask.range(self.shape, self.batch, at[2]);
-                let range = range.start.max(run.start)..range.end.min(run.end);
-                let seen = Seen::new::<S>(range, tile, count);
-                let line = &mut scores[row * KEYS..(row + 1) * KEYS];
-                if seen.is_empty() {
-                    line[..count].fill(0.0);
-                    continue;
-                }
-                seen.clear_rest(line, count);
-                let factor = prepare_row(line, &seen, self.options, self.shape, at, tile);
-                if !running.add(simd, row, line, &seen, factor) {
-                    line[..count].fill(0.0);
-                    continue;
-                }
-                if self.options.dropout.is_some() {
-                    let number = self.shape.row(at[0], at[1], at[2]);
-                    let line = &mut line[seen.from..seen.to];
-                    let from = tile + seen.from;
-                    drop_weights(simd, self.options, self.shape, number, from, line);
-                }
+        let count = KEYS.min(run.end - tile).next_multiple_of(panel);
+        let count = count.min(self.shape.keys - tile);
+        let keys = tile..tile + count;
+        let reach = Reach::of_queries::<S>(self.options, self.shape, self.batch, queries, &keys);
+        self.score(simd, queries.clone(), keys, packed_keys, scores, &reach);
+        for row in 0..queries.len() {
+            let at = [self.batch, self.head, queries.start + row];
+            let range = self.options.mask.range(self.shape, self.batch, at[2]);
+            let range = range.start.max(run.start)..range.end.min(run.end);
+            let seen = Seen::new::<S>(range, tile, count);
+            let line = &mut scores[row * KEYS..(row + 1) * KEYS];
+            if seen.is_empty() {
+                line[..count].fill(0.0);
+                continue;
             }
-            let tile = tile..tile + count;
-            let weights = &*scores;
-            self.weigh(simd, block.len(), tile, values, weights, running, &reach);
+            seen.clear_rest(line, count);
+            let factor = prepare_row(line, &seen, self.options, self.shape, at, tile);
+            if !running.add(simd, row, line, &seen, factor) {
+                line[..count].fill(0.0);
+                continue;
+            }
+            if self.options.dropout.is_some() {
+                let number = self.shape.row(at[0], at[1], at[2]);
+                let line = &mut line[seen.from..seen.to];
+                let from = tile + seen.from;
+                drop_weights(simd, self.options, self.shape, number, from, line);
+            }
         }
+        let (rows, tile) = (queries.len(), tile..tile + count);
+        self.weigh(simd, rows, tile, values, &*scores, running, &reach);
     }
 
     /// The scores of a block of queries with a tile of keys.
@@ -341,15 +372,15 @@ impl Head<'_> {
     }
 
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, block: Range<usize>, running: &Running) {
+    fn finish<S: Simd>(&self, simd: S, block: &Block) {
         let Running {
             largest,
             totals,
             sums,
             padded,
-        } = running;
+        } = &block.running;
         let width = self.shape.value_width;
-        for (row, query) in block.enumerate() {
+        for (row, query) in block.queries.clone().enumerate() {
             // A query that saw nothing has no sum to divide by, and gets zeros.
             let (factor, log_sum) = match totals[row] {
                 0.0 => (0.0, f32::NEG_INFINITY),
@@ -379,7 +410,19 @@ struct Running<'a> {
     padded: usize,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    /// Nothing gathered yet.
+    #[inline(always)]
+    fn new(sums: &'a mut [f32], padded: usize) -> Self {
+        sums.fill(0.0);
+        Self {
+            largest: [f32::NEG_INFINITY; QUERIES],
+            totals: [0.0; QUERIES],
+            sums,
+            padded,
+        }
+    }
+
     /// Turns a row of scores into exponentials under the running maximum, and says whether there is any.
     #[inline(always)]
     fn add<S: Simd>(

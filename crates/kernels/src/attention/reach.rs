@@ -4,31 +4,35 @@ use std::ops::Range;
 
 use super::scores::union;
 use super::{KEYS, Options, QUERIES, Shape};
-use crate::micro::ROWS;
+use crate::micro::{self, SMALL};
+use pulp::Simd;
 
-/// Groups of a tile's rows among the keys, and among the queries.
-const GROUPS: usize = KEYS.div_ceil(ROWS);
+/// At most so many groups of a tile's rows are among the keys, or among the queries.
+const GROUPS: usize = KEYS.div_ceil(SMALL);
 
 const _: () = assert!(QUERIES <= KEYS);
 
 /// For each group of a tile's rows, the columns that one of them needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
+    /// Rows of a group.
+    rows: usize,
     spans: [[usize; 2]; GROUPS],
 }
 
 impl Reach {
     /// Every row needs the columns `0..columns`.
     #[inline(always)]
-    pub fn all(columns: usize) -> Self {
+    pub fn all<S: Simd>(columns: usize) -> Self {
         Self {
+            rows: micro::rows::<S>(),
             spans: [[0, columns]; GROUPS],
         }
     }
 
     /// The keys of `tile`, counted from its first, that the queries of a block see.
     #[inline(always)]
-    pub fn of_queries(
+    pub fn of_queries<S: Simd>(
         options: &Options,
         shape: &Shape,
         batch: usize,
@@ -39,14 +43,15 @@ impl Reach {
             let seen = options.mask.range(shape, batch, query);
             seen.start <= tile.start && tile.end <= seen.end
         };
-        let mut reach = Self::all(tile.len());
+        let mut reach = Self::all::<S>(tile.len());
         // Both ends of what is seen only move forward, so what the first and the last query see, all do.
         if covers(block.start) && covers(block.end - 1) {
             return reach;
         }
-        let groups = block.clone().step_by(ROWS).zip(&mut reach.spans);
+        let rows = reach.rows;
+        let groups = block.clone().step_by(rows).zip(&mut reach.spans);
         for (first, span) in groups {
-            let group = first..block.end.min(first + ROWS);
+            let group = first..block.end.min(first + rows);
             let seen = union(options, shape, batch, group);
             let inside = |key: usize| key.clamp(tile.start, tile.end) - tile.start;
             *span = [inside(seen.start), inside(seen.end)];
@@ -57,14 +62,18 @@ impl Reach {
     /// The other way round: for each group of columns, the rows of `0..rows` that need one of them.
     #[inline(always)]
     pub fn turned(&self, rows: usize, columns: usize) -> Self {
-        let mut turned = Self::all(rows);
-        let rows_of_groups = (0..rows).step_by(ROWS).zip(&self.spans);
-        for (first, span) in (0..columns).step_by(ROWS).zip(&mut turned.spans) {
+        let group = self.rows;
+        let mut turned = Self {
+            spans: [[0, rows]; GROUPS],
+            ..*self
+        };
+        let rows_of_groups = (0..rows).step_by(group).zip(&self.spans);
+        for (first, span) in (0..columns).step_by(group).zip(&mut turned.spans) {
             let [mut from, mut to] = [rows, 0];
             for (row, [start, end]) in rows_of_groups.clone() {
-                if *start < first + ROWS && first < *end {
+                if *start < first + group && first < *end {
                     from = from.min(row);
-                    to = rows.min(row + ROWS);
+                    to = rows.min(row + group);
                 }
             }
             *span = [from, to];
@@ -75,7 +84,7 @@ impl Reach {
     /// What the rows from `row` on need, where a group starts.
     #[inline(always)]
     pub fn at(&self, row: usize) -> Range<usize> {
-        let [from, to] = self.spans[row / ROWS];
+        let [from, to] = self.spans[row / self.rows];
         from..to
     }
 }

@@ -116,7 +116,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     let panel = micro::columns::<S>();
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
-        for row in (0..rows).step_by(micro::ROWS) {
+        for row in (0..rows).step_by(micro::rows::<S>()) {
             let needed = reach.at(row);
             if needed.start >= column + panel || needed.end <= column {
                 continue;
@@ -126,7 +126,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
                 let start = a.at(row, 0);
                 micro::tile(
                     simd,
-                    micro::ROWS.min(rows - row),
+                    micro::rows::<S>().min(rows - row),
                     panel,
                     depth,
                     View { start, ..a },
@@ -189,7 +189,7 @@ pub(super) unsafe fn add_product<S: Simd>(
     let panel = micro::columns::<S>();
     assert!(c.len() >= rows * padded);
     for column in (0..padded).step_by(panel) {
-        for row in (0..rows).step_by(micro::ROWS) {
+        for row in (0..rows).step_by(micro::rows::<S>()) {
             let needed = reach.at(row);
             let (first, needed) = (needed.start, needed.end.min(depth));
             if first >= needed {
@@ -200,7 +200,7 @@ pub(super) unsafe fn add_product<S: Simd>(
                 let start = a.at(row, first);
                 micro::tile(
                     simd,
-                    micro::ROWS.min(rows - row),
+                    micro::rows::<S>().min(rows - row),
                     panel,
                     needed - first,
                     View { start, ..a },

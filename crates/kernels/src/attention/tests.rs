@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::naive::Terms;
 use super::*;
 use crate::checks::close_sums;
-use crate::simd::{Instructions, with_instructions};
+use crate::simd::{self, with_instructions};
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count)
@@ -159,7 +159,7 @@ fn check(case: &Case) {
         naive::backward(&s, [q, k, v], &upstream, log_sums_upstream, &options, terms)
     });
     weights_backward::check(case, [q, k], &options, &expected.weights);
-    for instructions in [Instructions::Native, Instructions::Scalar] {
+    for &instructions in simd::available() {
         with_instructions(instructions, || {
             let mut context = vec![f32::NAN; count(c_size)];
             let mut log_sums = vec![f32::NAN; s.batch * s.heads * s.queries];

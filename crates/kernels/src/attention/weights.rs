@@ -11,8 +11,8 @@ use super::reach::Reach;
 use super::scores::{Seen, copy_row, pack_columns, scale_row, score_packed, union};
 use super::{Bias, BiasOf, Heads, KEYS, Options, QUERIES, Shape};
 use crate::elementwise;
-use crate::gemm::{Matrix, PanelWidth, gemm, with_scratch};
-use crate::micro::{self, Onto};
+use crate::gemm::{Matrix, gemm, with_scratch};
+use crate::micro::{self, Onto, TileSize};
 use crate::parts;
 use crate::simd;
 use crate::softmax::{softmax_backward, softmax_row};
@@ -42,7 +42,7 @@ pub fn weights(shape: &Shape, query: Heads, key: Heads, options: &Options, out: 
         return;
     }
     let instructions = simd::instructions();
-    let panel = simd::run(instructions, PanelWidth);
+    let panel = TileSize::of(instructions).columns;
     let is_packed = shape.queries > few::FEW;
     let packed = usize::from(is_packed) * shape.keys.next_multiple_of(panel) * shape.head_width;
     let heads = out.chunks_mut(shape.queries * shape.keys).enumerate();
@@ -155,7 +155,7 @@ impl Piece<'_> {
         if self.is_packed {
             let (packed, scores) = (&*self.packed_keys, &mut *self.scores);
             let at = [batch, head];
-            let reach = Reach::of_queries(self.options, self.shape, batch, &block, &tile);
+            let reach = Reach::of_queries::<S>(self.options, self.shape, batch, &block, &tile);
             score_packed(
                 simd, self.shape, self.query, at, block, tile, packed, scores, &reach,
             );

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::micro;
+use crate::micro::TileSize;
 
 /// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +14,11 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    pub fn new([rows, columns]: [usize; 2], depth: usize, panel: usize, threads: usize) -> Self {
+    pub fn new([rows, columns]: [usize; 2], depth: usize, tile: TileSize, threads: usize) -> Self {
         let of = |down: usize, across: usize| {
             let piece = [
-                rows.div_ceil(down).next_multiple_of(micro::ROWS),
-                columns.div_ceil(across).next_multiple_of(panel),
+                rows.div_ceil(down).next_multiple_of(tile.rows),
+                columns.div_ceil(across).next_multiple_of(tile.columns),
             ];
             Self {
                 size: [rows, columns],

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::{Matrix, Scratch, with_scratch};
-use crate::micro::{self, Base, View};
+use crate::micro::{self, Base, TileSize, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 
@@ -24,6 +24,9 @@ const FEW_RESULTS: usize = 1 << 17;
 const MANY_COLUMNS: usize = 256;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
 pub(super) const STRIP: usize = 256;
+
+/// Bytes of a panel that may stay in the first cache while others pass by.
+const FIRST_CACHE: usize = 32 << 10;
 
 /// Where C is. Tasks write to disjoint pieces of it.
 #[derive(Clone, Copy)]
@@ -50,8 +53,7 @@ impl Target {
 /// The work of one task: some rows of A by some columns of B.
 pub(super) struct Piece<'a> {
     pub instructions: Instructions,
-    /// Columns of a panel.
-    pub panel: usize,
+    pub tile: TileSize,
     pub a: Matrix<'a>,
     pub b: Matrix<'a>,
     pub base: Base<'a>,
@@ -66,9 +68,11 @@ impl Piece<'_> {
         let depth = self.a.columns;
         // Equal blocks: a thin last one would read and write all of C for little.
         let deep = depth.div_ceil(depth.div_ceil(KC));
-        let wide = NC.min(self.columns.len()).next_multiple_of(self.panel);
+        let wide = NC
+            .min(self.columns.len())
+            .next_multiple_of(self.tile.columns);
         let packs_a = self.packs_a();
-        let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
+        let tall = MC.min(self.rows.len()).next_multiple_of(self.tile.rows);
         let size_of_a = if packs_a { deep * tall } else { 0 };
         let results = self.rows.len() * self.columns.len();
         let deepest = match results > FEW_RESULTS {
@@ -120,7 +124,7 @@ impl Piece<'_> {
                 view,
                 depths.len(),
                 columns.len(),
-                self.panel,
+                self.tile.columns,
                 out,
             );
         }
@@ -141,7 +145,7 @@ impl Piece<'_> {
                 turned,
                 depths.len(),
                 rows.len(),
-                micro::ROWS,
+                self.tile.rows,
                 out,
             );
         }
@@ -149,7 +153,7 @@ impl Piece<'_> {
             start: out.as_ptr(),
             // From a panel's first row to the next panel's it is a whole panel; inside a panel rows are neighbours.
             row_stride: 1,
-            column_stride: micro::ROWS,
+            column_stride: self.tile.rows,
         }
     }
 
@@ -168,8 +172,8 @@ impl Piece<'_> {
             _ => Base::Old,
         };
         let panel_stride = match self.packs_a() {
-            false => micro::ROWS * a.row_stride,
-            true => micro::ROWS * depths.len(),
+            false => self.tile.rows * a.row_stride,
+            true => self.tile.rows * depths.len(),
         };
         for strip in cut(columns.clone(), STRIP) {
             // SAFETY: the piece of C starts inside it.
@@ -229,19 +233,33 @@ impl WithSimd for Tiles<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let panel = micro::columns::<S>();
-        for first_column in (0..self.width).step_by(panel) {
-            let b = self.packed_b[first_column * self.depth..].as_ptr();
-            let base = self.base.after_columns(first_column);
-            let mut a = self.a;
-            for first_row in (0..self.rows).step_by(micro::ROWS) {
+        let (tall, panel) = (micro::rows::<S>(), micro::columns::<S>());
+        let (tiles, panels) = (self.rows.div_ceil(tall), self.width.div_ceil(panel));
+        // What stays in the first cache while the others pass by: a panel of B, or the rows of a tile where that is too large.
+        let b_stays = 4 * panel * self.depth <= FIRST_CACHE;
+        let (outer, inner) = match b_stays {
+            true => (panels, tiles),
+            false => (tiles, panels),
+        };
+        for outer in 0..outer {
+            for inner in 0..inner {
+                let (tile, index) = match b_stays {
+                    true => (inner, outer),
+                    false => (outer, inner),
+                };
+                let (first_row, first_column) = (tile * tall, index * panel);
+                let a = View {
+                    start: self.a.start.wrapping_add(tile * self.panel_stride),
+                    ..self.a
+                };
+                let b = self.packed_b[first_column * self.depth..].as_ptr();
                 // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
                 // tile of C lies inside the rows and columns of this block.
                 unsafe {
                     let c = self.c.add(first_row * self.c_stride + first_column);
                     micro::tile(
                         simd,
-                        micro::ROWS.min(self.rows - first_row),
+                        tall.min(self.rows - first_row),
                         panel.min(self.width - first_column),
                         self.depth,
                         a,
@@ -249,10 +267,9 @@ impl WithSimd for Tiles<'_> {
                         panel,
                         c,
                         self.c_stride,
-                        base,
+                        self.base.after_columns(first_column),
                     );
                 }
-                a.start = a.start.wrapping_add(self.panel_stride);
             }
         }
     }

@@ -1,6 +1,6 @@
 use super::piece::{DEEP, KC, MC, NC};
 use super::*;
-use crate::simd::{Instructions, with_instructions};
+use crate::simd::{self, Instructions, with_instructions};
 use proptest::prelude::*;
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -20,7 +20,7 @@ fn check(rows: usize, depth: usize, columns: usize, a_turned: bool, b_turned: bo
     let mut expected = numbers(rows * columns, 3);
     let before = expected.clone();
     gemm_naive(a, b, &mut expected, onto);
-    for instructions in [Instructions::Native, Instructions::Scalar] {
+    for &instructions in simd::available() {
         let mut c = before.clone();
         with_instructions(instructions, || {
             gemm(a, b, &mut c, onto, |row, column, values| {
@@ -115,7 +115,7 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
         gemm_naive(a, b, &mut expected, Onto::Replace);
         let mut first: Option<Vec<f32>> = None;
         for threads in 1..9 {
-            for instructions in [Instructions::Native, Instructions::Scalar] {
+            for &instructions in simd::available() {
                 // What an earlier product left in the buffer must not show.
                 let mut c = vec![f32::NAN; rows * columns];
                 with_instructions(instructions, || {

@@ -95,7 +95,7 @@ impl WithSimd for Dots<'_> {
             for (row, x) in self.x.chunks_exact(input).enumerate() {
                 // SAFETY: this task alone writes to these outputs.
                 let out = unsafe { self.target.piece(row, column, 1) };
-                out[0] = dot(simd, x, weight);
+                out[0] = dot_fetching::<S, AHEAD>(simd, x, weight);
             }
         }
     }
@@ -170,15 +170,29 @@ fn add_multiples<S: Simd, const N: usize>(
     }
 }
 
+/// Numbers between those that are multiplied and those that are asked for: two pages, since the processor by itself stops
+/// reading ahead at the end of one.
+const AHEAD: usize = 2048;
+
 /// A dot product with four sums under way, enough to hide the latency of adding.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    dot_fetching::<S, 0>(simd, a, b)
+}
+
+/// [`dot`] that asks for what lies so many numbers behind those of `b`, unless that is none.
+#[inline(always)]
+fn dot_fetching<S: Simd, const AHEAD: usize>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let (a_vectors, a_rest) = S::as_simd_f32s(a);
     let (b_vectors, b_rest) = S::as_simd_f32s(b);
     let mut sums = [simd.splat_f32s(0.0); 4];
     let (a_chunks, a_left) = a_vectors.as_chunks::<4>();
     let (b_chunks, b_left) = b_vectors.as_chunks::<4>();
     for (a, b) in a_chunks.iter().zip(b_chunks) {
+        if AHEAD > 0 {
+            let ahead = b.as_ptr().cast::<f32>().wrapping_add(AHEAD);
+            simd::fetch_far(ahead, 4 * S::F32_LANES);
+        }
         for lane in 0..4 {
             sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Onto;
 use crate::activation::{KINDS, naive};
-use crate::simd::{Instructions, with_instructions};
+use crate::simd::{self, with_instructions};
 use proptest::prelude::*;
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -53,7 +53,7 @@ proptest! {
             false => (weight.clone(), [input, 1]),
         };
         let matrix = Matrix::strided(&laid, [output, input], strides);
-        for instructions in [Instructions::Native, Instructions::Scalar] {
+        for &instructions in simd::available() {
             with_instructions(instructions, || {
                 let mut y = vec![f32::NAN; rows * output];
                 let map = Forward { shape, weight: matrix, bias, activation: None, before: None, y: &mut y };
@@ -107,7 +107,7 @@ fn what_is_not_finite_passes_through_bias_and_activation() {
         .flat_map(|kind| [(kind, 3), (kind, shape.rows)])
     {
         let shape = Shape { rows, ..shape };
-        for instructions in [Instructions::Native, Instructions::Scalar] {
+        for &instructions in simd::available() {
             with_instructions(instructions, || {
                 let mut y = vec![0.0; 11 * rows];
                 let map = Forward {

@@ -10,9 +10,9 @@ use super::tiles::{
 };
 use super::{CHUNK, Chunk, Heads, MANY, Options, Plan, Rows, Shape, Target, fits, state_size};
 use crate::elementwise::scale_into;
-use crate::gemm::{PanelWidth, with_scratch};
+use crate::gemm::with_scratch;
 use crate::linear::dot;
-use crate::micro::{self, Onto};
+use crate::micro::{self, Onto, TileSize};
 use crate::simd;
 use crate::threads;
 
@@ -57,7 +57,7 @@ pub fn forward(
         totals: attended.totals.as_mut_ptr(),
     };
     let instructions = simd::instructions();
-    let sizes = sizes(shape, simd::run(instructions, PanelWidth));
+    let sizes = sizes(shape, TileSize::of(instructions));
     let groups = shape.batch * shape.key_value_heads;
     let group = shape.heads / shape.key_value_heads;
     // With fewer groups than threads, the query heads of a group are shared out too; each task then makes the state again.
@@ -114,13 +114,14 @@ unsafe impl Send for Output {}
 unsafe impl Sync for Output {}
 
 /// The sizes of the buffers, in the order of [`Buffers`].
-fn sizes(shape: &Shape, panel: usize) -> [usize; 7] {
+fn sizes(shape: &Shape, tile: TileSize) -> [usize; 7] {
+    let panel = tile.columns;
     let wide = shape.value_width.next_multiple_of(panel);
     [
         shape.head_width * wide,
         shape.head_width,
         CHUNK.next_multiple_of(panel) * shape.head_width,
-        MANY * shape.head_width.next_multiple_of(micro::ROWS),
+        MANY * shape.head_width.next_multiple_of(tile.rows),
         MANY * wide,
         CHUNK * CHUNK.next_multiple_of(panel),
         CHUNK * wide,
@@ -310,7 +311,7 @@ impl Group<'_> {
         let stride = CHUNK.next_multiple_of(micro::columns::<S>());
         for head in self.heads.clone() {
             let query = Rows::new(self.query, self.batch, head, features);
-            let left = Left::rows(query.view(queries.clone()));
+            let left = Left::rows::<S>(query.view(queries.clone()));
             let state = Panels {
                 data: buffers.state,
                 depth: features,

@@ -35,33 +35,33 @@ pub(super) struct Left {
 impl Left {
     /// Rows that lie anywhere.
     #[inline(always)]
-    pub fn rows(view: View) -> Self {
+    pub fn rows<S: Simd>(view: View) -> Self {
         Self {
             view,
-            tile_step: micro::ROWS * view.row_stride,
+            tile_step: micro::rows::<S>() * view.row_stride,
         }
     }
 
     /// Panels of a tile's rows, of this depth.
     #[inline(always)]
-    pub fn packed(data: &[f32], depth: usize) -> Self {
+    pub fn packed<S: Simd>(data: &[f32], depth: usize) -> Self {
         Self {
             view: View {
                 start: data.as_ptr(),
                 row_stride: 1,
-                column_stride: micro::ROWS,
+                column_stride: micro::rows::<S>(),
             },
-            tile_step: micro::ROWS * depth,
+            tile_step: micro::rows::<S>() * depth,
         }
     }
 
     #[inline(always)]
-    fn tile(self, first_row: usize) -> View {
+    fn tile<S: Simd>(self, first_row: usize) -> View {
         View {
             start: self
                 .view
                 .start
-                .wrapping_add(first_row / micro::ROWS * self.tile_step),
+                .wrapping_add(first_row / micro::rows::<S>() * self.tile_step),
             ..self.view
         }
     }
@@ -123,8 +123,8 @@ pub(super) unsafe fn multiply<S: Simd>(
 ) {
     let panel = micro::columns::<S>();
     for column in (0..columns).step_by(panel) {
-        for row in (0..rows).step_by(micro::ROWS) {
-            let count = micro::ROWS.min(rows - row);
+        for row in (0..rows).step_by(micro::rows::<S>()) {
+            let count = micro::rows::<S>().min(rows - row);
             // SAFETY: the caller's promise for `a`; panels and sums check theirs.
             unsafe {
                 micro::tile(
@@ -132,7 +132,7 @@ pub(super) unsafe fn multiply<S: Simd>(
                     count,
                     panel,
                     b.depth,
-                    a.tile(row),
+                    a.tile::<S>(row),
                     b.at::<S>(column, 0),
                     panel,
                     c.at::<S>(row, count, column),
@@ -175,9 +175,9 @@ impl Triangle {
         let panel = micro::columns::<S>();
         for column in (0..self.keys).step_by(panel) {
             // The tile of the first row that sees a key of the panel.
-            let first = (column + self.shift) / micro::ROWS * micro::ROWS;
-            for row in (first..self.rows).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.rows - row);
+            let first = (column + self.shift) / micro::rows::<S>() * micro::rows::<S>();
+            for row in (first..self.rows).step_by(micro::rows::<S>()) {
+                let count = micro::rows::<S>().min(self.rows - row);
                 let start = row * stride + column;
                 let c = &mut c[start..start + (count - 1) * stride + panel];
                 // SAFETY: the caller's promise for `a`; the panels check theirs, and the slice is as long as the tile.
@@ -187,7 +187,7 @@ impl Triangle {
                         count,
                         panel,
                         b.depth,
-                        a.tile(row),
+                        a.tile::<S>(row),
                         b.at::<S>(column, 0),
                         panel,
                         c.as_mut_ptr(),
@@ -216,8 +216,8 @@ impl Triangle {
         assert!(self.keys <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
         let panel = micro::columns::<S>();
         for column in (0..columns).step_by(panel) {
-            for row in (0..self.rows).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.rows - row);
+            for row in (0..self.rows).step_by(micro::rows::<S>()) {
+                let count = micro::rows::<S>().min(self.rows - row);
                 let depth = self.seen(row + count - 1);
                 if depth == 0 {
                     continue;
@@ -260,8 +260,8 @@ impl Triangle {
         assert!(self.rows <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
         let panel = micro::columns::<S>();
         for column in (0..columns).step_by(panel) {
-            for key in (0..self.keys).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.keys - key);
+            for key in (0..self.keys).step_by(micro::rows::<S>()) {
+                let count = micro::rows::<S>().min(self.keys - key);
                 // Earlier queries see none of these keys.
                 let first = key + self.shift;
                 if first >= self.rows {
@@ -346,8 +346,8 @@ pub(super) unsafe fn pack_left<S: Simd>(
     out: &mut [f32],
 ) -> Left {
     // SAFETY: the caller's promise.
-    unsafe { pack_panels_with(simd, view, rows, width, micro::ROWS, out) };
-    Left::packed(out, rows)
+    unsafe { pack_panels_with(simd, view, rows, width, micro::rows::<S>(), out) };
+    Left::packed::<S>(out, rows)
 }
 
 /// A view of rows without gaps.

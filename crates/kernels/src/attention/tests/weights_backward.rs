@@ -14,7 +14,7 @@ pub(super) fn check(case: &Case, [query, key]: [Heads; 2], options: &Options, ex
     };
     let queries = rows(query, s.heads, s.queries);
     let keys = rows(key, s.key_value_heads, s.keys);
-    for instructions in [Instructions::Native, Instructions::Scalar] {
+    for &instructions in simd::available() {
         with_instructions(instructions, || {
             let mut made = vec![f32::NAN; expected.len()];
             weights(&s, query, key, options, &mut made);

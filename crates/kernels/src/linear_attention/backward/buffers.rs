@@ -1,7 +1,7 @@
 //! The buffers of a task of the backward pass.
 
 use super::super::{CHUNK, MANY, Shape};
-use crate::micro;
+use crate::micro::TileSize;
 
 /// How large each buffer is, in the order of [`Buffers`].
 pub(super) type Sizes = [usize; 12];
@@ -69,8 +69,9 @@ impl<'s> Buffers<'s> {
     }
 }
 
-/// The sizes of the buffers, for panels of so many columns.
-pub(super) fn sizes(shape: &Shape, panel: usize) -> Sizes {
+/// The sizes of the buffers, for tiles of a size.
+pub(super) fn sizes(shape: &Shape, tile: TileSize) -> Sizes {
+    let panel = tile.columns;
     let features = shape.head_width.next_multiple_of(panel);
     let width = shape.value_width.next_multiple_of(panel);
     let wide = shape.value_width + 1;
@@ -80,7 +81,7 @@ pub(super) fn sizes(shape: &Shape, panel: usize) -> Sizes {
         shape.head_width * width,
         MANY * wide,
         chunk * wide,
-        MANY * wide.next_multiple_of(micro::ROWS),
+        MANY * wide.next_multiple_of(tile.rows),
         MANY * features,
         CHUNK * wide,
         chunk * shape.head_width,

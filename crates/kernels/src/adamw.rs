@@ -157,7 +157,7 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{both, close, few, lengths, numbers, panic_of, wide};
+    use crate::checks::{close, each_way, few, lengths, numbers, panic_of, wide};
     use proptest::prelude::*;
 
     fn settings(step: i32) -> AdamW {
@@ -178,7 +178,7 @@ mod tests {
 
         #[test]
         fn steps_are_the_twins(length in lengths(), seed: u64) {
-            both(|| {
+            each_way(|| {
                 let mut values = numbers(seed, length);
                 let (mut first, mut second) = (vec![0.0; length], vec![0.0; length]);
                 let mut expected = [wide(&values), wide(&first), wide(&second)];
@@ -198,7 +198,7 @@ mod tests {
         fn sums_of_squares_are_the_twins(length in lengths(), seed: u64) {
             let x = numbers(seed, length);
             let expected = naive::sum_of_squares(&wide(&x));
-            both(|| assert!((sum_of_squares(&x) - expected).abs() <= 1e-12 * expected));
+            each_way(|| assert!((sum_of_squares(&x) - expected).abs() <= 1e-12 * expected));
         }
     }
 

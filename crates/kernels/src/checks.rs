@@ -59,8 +59,8 @@ pub(crate) fn close_sums(
     }
 }
 
-/// Runs the check with vector instructions and without.
-pub(crate) fn both(check: impl Fn()) {
+/// Runs the check with all instructions that the processor has, and without vectors.
+pub(crate) fn each_way(check: impl Fn()) {
     for &instructions in simd::available() {
         with_instructions(instructions, &check);
     }

@@ -163,7 +163,7 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{both, close, few, lengths, numbers, panic_of, wide};
+    use crate::checks::{close, each_way, few, lengths, numbers, panic_of, wide};
     use proptest::prelude::*;
 
     struct Factors(Dropout, Key, u64, usize);
@@ -190,7 +190,7 @@ mod tests {
         ) {
             let x = numbers(seed, length);
             let expected = naive::dropout(&wide(&x), probability, key);
-            both(|| {
+            each_way(|| {
                 let mut y = vec![f32::NAN; length];
                 dropout(&x, probability, key, &mut y);
                 close("dropout", &y, &expected, 1e-6);
@@ -202,7 +202,7 @@ mod tests {
             let (key, settings) = ([3, 5], Dropout::new(0.3));
             let expected: Vec<f32> =
                 (0..length).map(|i| settings.factor(key, start + i as u64)).collect();
-            both(|| {
+            each_way(|| {
                 let factors = Factors(settings, key, start, length);
                 assert_eq!(simd::run(simd::instructions(), factors), expected);
             });

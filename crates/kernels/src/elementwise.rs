@@ -120,7 +120,7 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{both, close, few, lengths, numbers, panic_of, wide};
+    use crate::checks::{close, each_way, few, lengths, numbers, panic_of, wide};
     use proptest::prelude::*;
 
     proptest! {
@@ -130,7 +130,7 @@ mod tests {
         fn sums_and_multiples_are_the_twins(length in lengths(), seed: u64) {
             let (x, y) = (numbers(seed, length), numbers(!seed, length));
             let sum = naive::add(&wide(&x), &wide(&y));
-            both(|| {
+            each_way(|| {
                 let mut out = vec![f32::NAN; length];
                 add(&x, &y, &mut out);
                 close("add", &out, &sum, 1e-6);

@@ -191,7 +191,7 @@ pub mod naive {
 mod tests {
     use super::*;
     use crate::checks::{
-        both, close, close_slopes, dot, few, numbers, panic_of, shapes, slopes, wide,
+        close, close_slopes, dot, each_way, few, numbers, panic_of, shapes, slopes, wide,
     };
     use proptest::prelude::*;
 
@@ -212,7 +212,7 @@ mod tests {
             let table = numbers(seed, entries * width);
             let dy = numbers(!seed, places * width);
             let expected = naive::gather_backward(&wide(&dy), width, &ids, entries);
-            both(|| {
+            each_way(|| {
                 let mut out = vec![f32::NAN; places * width];
                 gather(&table, width, &ids, &mut out);
                 close("out", &out, &naive::gather(&wide(&table), width, &ids), 0.0);

@@ -184,7 +184,9 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{both, close, close_slopes, few, lengths, numbers, panic_of, slopes, wide};
+    use crate::checks::{
+        close, close_slopes, each_way, few, lengths, numbers, panic_of, slopes, wide,
+    };
     use proptest::prelude::*;
 
     proptest! {
@@ -202,7 +204,7 @@ mod tests {
             let values: Vec<f64> = wide(&x).iter().map(|x| naive::value(map, *x)).collect();
             let slopes = wide(&x).into_iter().zip(wide(&dy));
             let slopes: Vec<f64> = slopes.map(|(x, dy)| naive::slope(map, x) * dy).collect();
-            both(|| {
+            each_way(|| {
                 let (mut y, mut dx) = (vec![f32::NAN; length], vec![f32::NAN; length]);
                 forward(map, &x, &mut y);
                 backward(map, &x, &dy, &mut dx);
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn small_features_keep_their_digits() {
         let x: Vec<f32> = (0..800).map(|i| i as f32 * -0.1).collect();
-        both(|| {
+        each_way(|| {
             for map in [
                 FeatureMap::EluPlusOne,
                 FeatureMap::Exp,
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn nan_passes() {
-        both(|| {
+        each_way(|| {
             for map in MAPS {
                 let mut y = [0.0];
                 forward(map, &[f32::NAN], &mut y);

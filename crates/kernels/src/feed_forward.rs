@@ -166,7 +166,7 @@ impl WithSimd for BackGated<'_> {
 mod tests {
     use super::*;
     use crate::activation::{KINDS, naive};
-    use crate::checks::{both, close, few, numbers, wide};
+    use crate::checks::{close, each_way, few, numbers, wide};
     use crate::linear::forward_naive;
     use proptest::prelude::*;
 
@@ -212,7 +212,7 @@ mod tests {
             let value = |x: &f64| naive::value(kind, *x);
             let slope = |x: &f64| naive::slope(kind, *x);
             let opened: Vec<f64> = wide(&gate).iter().map(value).collect();
-            both(|| {
+            each_way(|| {
                 let (mut y, mut kept) = (vec![f32::NAN; count], vec![f32::NAN; count]);
                 gated_product(first, &x, (kind, &gate), Matrix::new(&up, hidden, width), Some(&bias), Some(&mut kept), &mut y);
                 close("kept", &kept, &factor, 1e-5);
@@ -225,7 +225,7 @@ mod tests {
             let down = Down { shape, dy: &dy, weight: Matrix::new(&weight, width, hidden) };
             let slopes = through(shape, &dy, &weight);
             let up = numbers(seed ^ 6, count);
-            both(|| {
+            each_way(|| {
                 let (mut before, mut out) = (gate.clone(), vec![f32::NAN; count]);
                 down.backward(kind, &mut before, &mut out);
                 close("activated", &before, &opened, 1e-5);

@@ -1,12 +1,13 @@
 //! Matrix products: packed panels, blocks that fit the caches, and work on the result while it is still in cache.
 //!
 //! ```text
-//!            columns of B, in panels               C is cut into a grid of pieces, one task each, so that nobody waits
+//!            columns of B, in panels                C is cut into a grid of pieces, one task each, so that nobody waits
 //!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
 //!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
-//! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache, MC rows of A in the second, and packed B in
-//! │MC│  │  ┌────┬────┬────┬────┐                    the third. Rows of A are packed too, in panels, unless they     
-//! ├──┼──┤  │ C: finished after the last KC │        follow each other and meet few columns.
+//! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache (or a tile's rows of A, where it is too large),
+//! │MC│  │  ┌────┬────┬────┬────┐                    MC rows of A in the second, and packed B in the third. Rows of A
+//! ├──┼──┤  │ C: finished after the last KC │        are packed too, in panels, unless they follow each other and meet
+//! └──┴──┘                                           few columns.
 //! ```
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.

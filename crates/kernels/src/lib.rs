@@ -1,8 +1,8 @@
 //! Loops over slices: SIMD, threads, tiles. Knows nothing of tensors.
 //!
 //! Every kernel stands beside its naive twin (`naive` functions): the specification, and the oracle of its tests.
-//! Vector instructions are chosen at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD=scalar` forces the
-//! scalar path. Results do not depend on scheduling: sums are split in fixed places.
+//! Vector instructions are chosen at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD` (`scalar`,
+//! `avx2`) forces a narrower path. Results do not depend on scheduling: sums are split in fixed places.
 
 pub mod activation;
 pub mod adamw;

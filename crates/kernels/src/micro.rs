@@ -19,6 +19,9 @@ pub(crate) const SMALL: usize = 6;
 /// Rows of a tile where there are thirty-two: a row of B is read half as often.
 pub(crate) const LARGE: usize = 12;
 
+/// What large tiles leave over of 32, 80 or 128 rows.
+const MIDDLE: usize = 8;
+
 /// Rows of a tile.
 pub(crate) const fn rows<S: Simd>() -> usize {
     match S::REGISTER_COUNT {
@@ -169,6 +172,7 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
     unsafe {
         match self::rows::<S>() {
             LARGE if rows == LARGE => task.whole::<S, LARGE>(simd),
+            LARGE if rows == MIDDLE => task.whole::<S, MIDDLE>(simd),
             LARGE if rows > SMALL => task.part::<S, LARGE>(simd),
             _ if rows == SMALL => task.whole::<S, SMALL>(simd),
             _ if rows > 2 => task.part::<S, SMALL>(simd),
@@ -194,7 +198,7 @@ impl Task<'_> {
     /// All of `N` rows.
     ///
     /// # Safety
-    /// As for [`tile`].
+    /// As for [`tile`]; there must be `N` rows.
     #[inline(always)]
     unsafe fn whole<S: Simd, const N: usize>(self, simd: S) {
         let Self {
@@ -204,16 +208,17 @@ impl Task<'_> {
             b_stride,
             ..
         } = self;
+        debug_assert_eq!(self.rows, N);
         let (panel, a_step) = (columns::<S>(), a.column_stride);
         // SAFETY: the caller's promise.
         unsafe {
             if a.row_stride == 1 {
                 // Panels are no special case but for steps that the compiler knows.
-                let sums = match (a_step, b_stride) {
-                    (a_step, b_step) if a_step == N && b_step == panel => {
-                        accumulate_columns::<S, N>(simd, depth, (a.start, N), (b, panel))
+                let sums = match a_step == N && b_stride == panel {
+                    true => accumulate_columns::<S, N>(simd, depth, (a.start, N), (b, panel)),
+                    false => {
+                        accumulate_columns::<S, N>(simd, depth, (a.start, a_step), (b, b_stride))
                     }
-                    _ => accumulate_columns::<S, N>(simd, depth, (a.start, a_step), (b, b_stride)),
                 };
                 self.store(simd, &sums);
             } else if a_step == 1 {
@@ -228,7 +233,7 @@ impl Task<'_> {
     /// Fewer than `N` rows, or columns of A that are apart. The last row is repeated.
     ///
     /// # Safety
-    /// As for [`tile`].
+    /// As for [`tile`]; there must be from one to `N` rows.
     #[inline(always)]
     unsafe fn part<S: Simd, const N: usize>(self, simd: S) {
         // SAFETY: the caller's promise.
@@ -248,17 +253,45 @@ impl Task<'_> {
     /// As for [`tile`].
     #[inline(always)]
     unsafe fn store<S: Simd, const N: usize>(self, simd: S, sums: &Sums<S, N>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            store(
-                simd,
-                sums,
-                self.rows,
-                self.width,
-                self.c,
-                self.c_stride,
-                self.base,
-            );
+        let Self {
+            rows,
+            width,
+            c,
+            c_stride,
+            base,
+            ..
+        } = self;
+        let lanes = S::F32_LANES;
+        if width == columns::<S>() {
+            for (row, sums) in sums.iter().enumerate().take(rows) {
+                for (part, sum) in sums.iter().enumerate() {
+                    // SAFETY: the caller promises `rows` rows of `width` numbers in `c`, here whole vectors.
+                    unsafe {
+                        let c = c.add(row * c_stride + part * lanes).cast::<S::f32s>();
+                        c.write_unaligned(match base {
+                            Base::Nothing => *sum,
+                            Base::Old => simd.add_f32s(*sum, c.read_unaligned()),
+                            Base::Row(numbers) => {
+                                simd.add_f32s(*sum, S::as_simd_f32s(numbers).0[part])
+                            }
+                        });
+                    }
+                }
+            }
+            return;
+        }
+        for (row, sums) in sums.iter().enumerate().take(rows) {
+            // SAFETY: the caller promises `rows` rows of `width` numbers in `c`.
+            let c = unsafe { std::slice::from_raw_parts_mut(c.add(row * c_stride), width) };
+            for (index, (part, sum)) in c.chunks_mut(lanes).zip(sums).enumerate() {
+                let add = |old: &[f32]| simd.add_f32s(*sum, simd.partial_load_f32s(old));
+                let sum = match base {
+                    Base::Nothing => *sum,
+                    Base::Old => add(part),
+                    Base::Row(numbers) => add(&numbers[index * lanes..][..part.len()]),
+                };
+                simd.partial_store_f32s(part, sum);
+            }
         }
     }
 }
@@ -317,10 +350,10 @@ unsafe fn accumulate_rows<S: Simd, const N: usize>(
     // A pointer for three rows: an address can add one or two strides by itself, and more pointers would not fit into
     // registers.
     const { assert!(N <= 3 * 4) };
-    let mut thirds = [a.start; 4];
-    for (index, third) in thirds.iter_mut().enumerate() {
+    let mut threes = [a.start; 4];
+    for (index, three) in threes.iter_mut().enumerate().take(N.div_ceil(3)) {
         // Otherwise the compiler sees that one pointer would do, and computes twelve addresses per step.
-        *third = black_box(third.wrapping_add(3 * index * a.row_stride));
+        *three = black_box(three.wrapping_add(3 * index * a.row_stride));
     }
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
@@ -328,19 +361,19 @@ unsafe fn accumulate_rows<S: Simd, const N: usize>(
             for step in 0..TURN {
                 let b = b.wrapping_add(step * b_stride);
                 let number = |row: usize| {
-                    *thirds[row / 3]
+                    *threes[row / 3]
                         .wrapping_add(row % 3 * a.row_stride)
                         .add(step)
                 };
                 add_step(simd, &mut sums, number, b);
             }
-            for third in &mut thirds {
-                *third = third.wrapping_add(TURN);
+            for three in &mut threes {
+                *three = three.wrapping_add(TURN);
             }
             b = b.wrapping_add(TURN * b_stride);
         }
         for step in 0..depth % TURN {
-            let number = |row: usize| *thirds[row / 3].wrapping_add(row % 3 * a.row_stride + step);
+            let number = |row: usize| *threes[row / 3].wrapping_add(row % 3 * a.row_stride + step);
             add_step(simd, &mut sums, number, b);
             b = b.wrapping_add(b_stride);
         }
@@ -392,50 +425,4 @@ unsafe fn accumulate<S: Simd, const N: usize>(
         offset += a_step;
     }
     sums
-}
-
-/// Writes the sums of a tile to C.
-///
-/// # Safety
-/// As for [`tile`].
-#[inline(always)]
-unsafe fn store<S: Simd, const N: usize>(
-    simd: S,
-    sums: &Sums<S, N>,
-    rows: usize,
-    width: usize,
-    c: *mut f32,
-    c_stride: usize,
-    base: Base<'_>,
-) {
-    let lanes = S::F32_LANES;
-    if width == columns::<S>() {
-        for (row, sums) in sums.iter().enumerate().take(rows) {
-            for (part, sum) in sums.iter().enumerate() {
-                // SAFETY: the caller promises `rows` rows of `width` numbers in `c`, here whole vectors.
-                unsafe {
-                    let c = c.add(row * c_stride + part * lanes).cast::<S::f32s>();
-                    c.write_unaligned(match base {
-                        Base::Nothing => *sum,
-                        Base::Old => simd.add_f32s(*sum, c.read_unaligned()),
-                        Base::Row(numbers) => simd.add_f32s(*sum, S::as_simd_f32s(numbers).0[part]),
-                    });
-                }
-            }
-        }
-        return;
-    }
-    for (row, sums) in sums.iter().enumerate().take(rows) {
-        // SAFETY: the caller promises `rows` rows of `width` numbers in `c`.
-        let c = unsafe { std::slice::from_raw_parts_mut(c.add(row * c_stride), width) };
-        for (index, (part, sum)) in c.chunks_mut(lanes).zip(sums).enumerate() {
-            let add = |old: &[f32]| simd.add_f32s(*sum, simd.partial_load_f32s(old));
-            let sum = match base {
-                Base::Nothing => *sum,
-                Base::Old => add(part),
-                Base::Row(numbers) => add(&numbers[index * lanes..][..part.len()]),
-            };
-            simd.partial_store_f32s(part, sum);
-        }
-    }
 }

@@ -151,32 +151,7 @@ impl Run<'_> {
     /// As many columns as a tile has rows, whose numbers follow each other: rows of a tile that stand in a matrix.
     #[inline(always)]
     fn turn_rows<S: Simd, const N: usize>(&mut self) {
-        let mut done = 0;
-        #[cfg(target_arch = "x86_64")]
-        // Eight lanes or more: AVX is there.
-        if S::F32_LANES >= 8 {
-            done = self.rows / 8 * 8;
-            for (block, to) in self.out.chunks_exact_mut(8 * N).enumerate() {
-                // The next panel's rows are not where the processor would look for them by itself.
-                if block % 2 == 0 {
-                    for row in N..2 * N {
-                        let ahead = row * self.view.column_stride + 8 * block;
-                        simd::fetch(self.view.start.wrapping_add(ahead), 1);
-                    }
-                }
-                // SAFETY: eight rows by as many columns from here lie inside the run, and `to` has room for them.
-                unsafe {
-                    let from = |column| self.view.at(8 * block, column);
-                    let (step, to) = (self.view.column_stride, to.as_mut_ptr());
-                    for column in (0..N / 4 * 4).step_by(4) {
-                        four_by_eight(from(column), step, to.add(column), N);
-                    }
-                    if N % 4 == 2 {
-                        two_by_eight(from(N - 2), step, to.add(N - 2), N);
-                    }
-                }
-            }
-        }
+        let done = self.turn_eights::<S, N>();
         let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate().skip(done) {
             for (column, number) in out.iter_mut().enumerate() {
@@ -186,25 +161,47 @@ impl Run<'_> {
         }
     }
 
-    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    /// Eight rows at a time of `N` columns, as many as vectors can; gives how many.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn turn<S: Simd>(&mut self) {
-        let (mut whole_rows, mut whole_columns) = (0, 0);
-        #[cfg(target_arch = "x86_64")]
+    fn turn_eights<S: Simd, const N: usize>(&mut self) -> usize {
+        const { assert!(N % 2 == 0) };
         // Eight lanes or more: AVX is there.
-        if S::F32_LANES >= 8 && self.view.row_stride == 1 {
-            (whole_rows, whole_columns) = (self.rows / 8 * 8, self.width / 8 * 8);
-            for column in (0..whole_columns).step_by(8) {
-                for row in (0..whole_rows).step_by(8) {
-                    let to = &mut self.out[row * self.panel + column..];
-                    // SAFETY: eight rows by eight columns from here lie inside the run, and inside `out`.
-                    unsafe {
-                        let from = self.view.at(row, column);
-                        eight_by_eight(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
-                    }
+        if S::F32_LANES < 8 {
+            return 0;
+        }
+        for (block, to) in self.out.chunks_exact_mut(8 * N).enumerate() {
+            // The next panel's rows are not where the processor would look for them by itself.
+            if block % 2 == 0 {
+                for row in N..2 * N {
+                    let ahead = row * self.view.column_stride + 8 * block;
+                    simd::fetch(self.view.start.wrapping_add(ahead), 1);
+                }
+            }
+            // SAFETY: eight rows by as many columns from here lie inside the run, and `to` has room for them.
+            unsafe {
+                let from = |column| self.view.at(8 * block, column);
+                let (step, to) = (self.view.column_stride, to.as_mut_ptr());
+                for column in (0..N / 4 * 4).step_by(4) {
+                    four_by_eight(from(column), step, to.add(column), N);
+                }
+                if N % 4 == 2 {
+                    two_by_eight(from(N - 2), step, to.add(N - 2), N);
                 }
             }
         }
+        self.rows / 8 * 8
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn turn_eights<S: Simd, const N: usize>(&mut self) -> usize {
+        0
+    }
+
+    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    #[inline(always)]
+    fn turn<S: Simd>(&mut self) {
+        let [whole_rows, whole_columns] = self.turn_squares::<S>();
         for column in 0..self.width {
             let first = if column < whole_columns {
                 whole_rows
@@ -216,6 +213,33 @@ impl Run<'_> {
                 self.out[row * self.panel + column] = unsafe { *self.view.at(row, column) };
             }
         }
+    }
+
+    /// Squares of eight by eight, as far as vectors can; gives how many rows and columns that were.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
+        // Eight lanes or more: AVX is there.
+        if S::F32_LANES < 8 || self.view.row_stride != 1 {
+            return [0, 0];
+        }
+        let [rows, columns] = [self.rows, self.width].map(|it| it / 8 * 8);
+        for column in (0..columns).step_by(8) {
+            for row in (0..rows).step_by(8) {
+                let to = &mut self.out[row * self.panel + column..];
+                // SAFETY: eight rows by eight columns from here lie inside the run, and inside `out`.
+                unsafe {
+                    let from = self.view.at(row, column);
+                    eight_by_eight(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
+                }
+            }
+        }
+        [rows, columns]
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
+        [0, 0]
     }
 }
 

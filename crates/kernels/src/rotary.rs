@@ -214,7 +214,7 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{both, close, close_slopes, dot, few, numbers, panic_of, slopes, wide};
+    use crate::checks::{close, close_slopes, dot, each_way, few, numbers, panic_of, slopes, wide};
     use proptest::prelude::*;
 
     fn sizes() -> impl Strategy<Value = Heads> {
@@ -245,7 +245,7 @@ mod tests {
             for direction in [Direction::Forward, Direction::Backward] {
                 let expected =
                     naive::rotary(&wide(&x), sizes, &wide(&cosine), &wide(&sine), direction);
-                both(|| {
+                each_way(|| {
                     let mut y = vec![f32::NAN; x.len()];
                     rotary(&x, sizes, &cosine, &sine, direction, &mut y);
                     close("rotary", &y, &expected, 2e-6);

@@ -57,15 +57,19 @@ pub fn from_environment() -> Result<Instructions, String> {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return pulp::x86::V3::try_new().is_some();
-    #[cfg(not(target_arch = "x86_64"))]
+    pulp::x86::V3::try_new().is_some()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx2() -> bool {
     false
 }
 
-/// All ways in which this processor can run a kernel, the widest first. For tests.
-pub fn available() -> &'static [Instructions] {
+/// All ways in which this processor can run a kernel, each once, the widest first.
+#[cfg(test)]
+pub(crate) fn available() -> &'static [Instructions] {
     #[cfg(target_arch = "x86_64")]
     if pulp::x86::V4::try_new().is_some() {
         return &[

@@ -220,13 +220,13 @@ pub mod naive {
 mod tests {
     use super::*;
     use crate::checks::{
-        both, close, close_slopes, dot, few, numbers, panic_of, shapes, slopes, wide,
+        close, close_slopes, dot, each_way, few, numbers, panic_of, shapes, slopes, wide,
     };
     use proptest::prelude::*;
 
     fn check(x: &[f32], dy: &[f32], width: usize) {
         let expected = naive::softmax(&wide(x), width);
-        both(|| {
+        each_way(|| {
             let mut y = vec![f32::NAN; x.len()];
             softmax(x, width, &mut y);
             close("softmax", &y, &expected, 1e-6);

@@ -204,4 +204,7 @@ fn settings_of_the_environment_that_mean_nothing_are_told() {
             "{message}"
         );
     }
+    let mut command = attentive(folder.path(), &["recipes"]);
+    let output = command.env("ATTENTIVE_SIMD", "scalar").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
 }

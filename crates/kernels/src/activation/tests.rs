@@ -1,7 +1,7 @@
 //! Activations and gates against their naive twins, at the ends of the numbers, and what is refused.
 
 use super::*;
-use crate::checks::{both, close, close_slopes, few, lengths, numbers, panic_of, slopes, wide};
+use crate::checks::{close, close_slopes, each_way, few, lengths, numbers, panic_of, slopes, wide};
 use proptest::prelude::*;
 
 fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
@@ -10,7 +10,7 @@ fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
     let product =
         |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a * b).collect() };
     let (up64, dy64) = (wide(up), wide(dy));
-    both(|| {
+    each_way(|| {
         let fresh = || vec![f32::NAN; gate.len()];
         let (mut y, mut dx, mut gated_y, mut dgate, mut dup) =
             (fresh(), fresh(), fresh(), fresh(), fresh());
@@ -64,7 +64,7 @@ fn infinities_and_nan_pass_as_in_pytorch() {
         activate(kind, &x, &mut y);
         y
     };
-    both(|| {
+    each_way(|| {
         let [nan, high, low, zero] = values(Activation::Relu);
         assert!(nan.is_nan());
         assert_eq!((high, low, zero), (f32::INFINITY, 0.0, 0.0));

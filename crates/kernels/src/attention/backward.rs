@@ -388,7 +388,7 @@ impl Group<'_> {
             row_stride: 1,
             column_stride: KEYS,
         };
-        let turned_reach = reach.turned(rows, count);
+        let turned_reach = reach.turned::<S>(rows, count);
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
         // readable as whole panels.
         unsafe {

@@ -6,11 +6,12 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::few::{self, Lines};
-use super::pattern::{Runs, end_of_block};
+use super::pattern::{Runs, end_of_block, in_tile};
 use super::reach::Reach;
+use super::running::Running;
 use super::scores::{
-    Seen, add_product, dropout_factors, in_place, pack_columns, powers, prepare_row, score_packed,
-    union, whole_rows,
+    Seen, add_product, dropout_factors, in_place, pack_columns, prepare_row, score_packed, union,
+    whole_rows,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
@@ -32,6 +33,28 @@ thread_local! {
 /// # Panics
 /// When a slice is too short for the shape.
 pub fn forward(
+    shape: &Shape,
+    operands: [Heads; 3],
+    options: &Options,
+    context: &mut [f32],
+    context_strides: Strides,
+    log_sums: &mut [f32],
+) {
+    let threads = threads::count();
+    forward_for(
+        threads,
+        shape,
+        operands,
+        options,
+        context,
+        context_strides,
+        log_sums,
+    );
+}
+
+/// [`forward`], cut into tasks for so many threads.
+pub(super) fn forward_for(
+    threads: usize,
     shape: &Shape,
     [query, key, value]: [Heads; 3],
     options: &Options,
@@ -58,13 +81,8 @@ pub fn forward(
         strides: context_strides,
         log_sums: log_sums.as_mut_ptr(),
     };
-    // With fewer heads than threads, the queries of a head are shared out too, in blocks.
     let heads = shape.batch * shape.heads;
-    let pieces = (2 * threads::count())
-        .div_ceil(heads)
-        .min(shape.queries.div_ceil(4 * QUERIES))
-        .max(1);
-    let step = shape.queries.div_ceil(pieces).next_multiple_of(QUERIES);
+    let step = queries_of_task(shape, threads);
     let pieces = shape.queries.div_ceil(step);
     let instructions = simd::instructions();
     let panel = TileSize::of(instructions).columns;
@@ -105,6 +123,16 @@ pub fn forward(
     } else {
         threads::each(tasks, task);
     }
+}
+
+/// How many queries of a head a task has: with fewer heads than threads, they are shared out too, in blocks.
+fn queries_of_task(shape: &Shape, threads: usize) -> usize {
+    let heads = shape.batch * shape.heads;
+    let pieces = (2 * threads)
+        .div_ceil(heads)
+        .min(shape.queries.div_ceil(4 * QUERIES))
+        .max(1);
+    shape.queries.div_ceil(pieces).next_multiple_of(QUERIES)
 }
 
 /// Where results go. Each task writes to rows of its own.
@@ -172,14 +200,17 @@ impl WithSimd for Head<'_> {
             values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
         let padded = value_width.next_multiple_of(micro::columns::<S>());
+        // Blocks of a pattern see keys of their own.
+        let together = match self.options.mask.blocks {
+            Some(_) => 1,
+            None => BLOCKS,
+        };
         let mut first = self.queries.start;
         while first < self.queries.end {
-            let mut blocks = Vec::with_capacity(BLOCKS);
-            for sums in sums.chunks_exact_mut(QUERIES * padded) {
+            let mut blocks = Vec::with_capacity(together);
+            for sums in sums.chunks_exact_mut(QUERIES * padded).take(together) {
                 let queries = self.block_from(first);
-                // Blocks of a pattern see keys of their own.
-                let alone = self.options.mask.blocks.is_some();
-                if queries.is_empty() || (alone && !blocks.is_empty()) {
+                if queries.is_empty() {
                     break;
                 }
                 first = queries.end;
@@ -222,31 +253,29 @@ impl Head<'_> {
         packed: (&[f32], View),
         scores: &mut [f32],
     ) {
-        let start = blocks.iter().map(|it| it.seen.start).min().unwrap_or(0);
-        let end = blocks.iter().map(|it| it.seen.end).max().unwrap_or(0);
+        let panel = micro::columns::<S>();
         let pattern = self.options.mask.blocks;
         let first_query = blocks[0].queries.start;
         for run in Runs::new(pattern, self.shape, self.head, first_query) {
-            let run = run.start.max(start)..run.end.min(end);
             // Where tiles begin depends on nothing but the keys, so that sums do not depend on how queries are shared out.
             for tile in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
                 for block in &mut *blocks {
                     let run = run.start.max(block.seen.start)..run.end.min(block.seen.end);
-                    if run.start < run.end.min(tile + KEYS) && tile < run.end {
-                        self.meet(simd, block, tile, run, packed, scores);
+                    if let Some(keys) = in_tile(&run, tile, panel, self.shape.keys) {
+                        self.meet(simd, block, keys, run, packed, scores);
                     }
                 }
             }
         }
     }
 
-    /// A block of queries with the keys of a run that are in a tile.
+    /// A block of queries with a tile of keys, of which those of a run are seen.
     #[inline(always)]
     fn meet<S: Simd>(
         &self,
         simd: S,
         block: &mut Block,
-        tile: usize,
+        keys: Range<usize>,
         run: Range<usize>,
         (packed_keys, values): (&[f32], View),
         scores: &mut [f32],
@@ -254,13 +283,10 @@ impl Head<'_> {
         let Block {
             queries, running, ..
         } = block;
-        // No further than the last key that is seen, in whole panels.
-        let panel = micro::columns::<S>();
-        let count = KEYS.min(run.end - tile).next_multiple_of(panel);
-        let count = count.min(self.shape.keys - tile);
-        let keys = tile..tile + count;
+        let (tile, count) = (keys.start, keys.len());
         let reach = Reach::of_queries::<S>(self.options, self.shape, self.batch, queries, &keys);
-        self.score(simd, queries.clone(), keys, packed_keys, scores, &reach);
+        let rows = queries.clone();
+        self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
         for row in 0..queries.len() {
             let at = [self.batch, self.head, queries.start + row];
             let range = self.options.mask.range(self.shape, self.batch, at[2]);
@@ -284,8 +310,8 @@ impl Head<'_> {
                 drop_weights(simd, self.options, self.shape, number, from, line);
             }
         }
-        let (rows, tile) = (queries.len(), tile..tile + count);
-        self.weigh(simd, rows, tile, values, &*scores, running, &reach);
+        let rows = queries.len();
+        self.weigh(simd, rows, keys, values, &*scores, running, &reach);
     }
 
     /// The scores of a block of queries with a tile of keys.
@@ -397,104 +423,6 @@ impl Head<'_> {
             scale_into(simd, sums, factor, to);
         }
     }
-}
-
-/// What a block of queries has gathered of the keys so far.
-struct Running<'a> {
-    /// Of each row, the largest score.
-    largest: [f32; QUERIES],
-    /// Of each row, the sum of exponentials under it.
-    totals: [f32; QUERIES],
-    /// Of each row, the sum of the values, so weighed, in rows of `padded` numbers.
-    sums: &'a mut [f32],
-    padded: usize,
-}
-
-impl<'a> Running<'a> {
-    /// Nothing gathered yet.
-    #[inline(always)]
-    fn new(sums: &'a mut [f32], padded: usize) -> Self {
-        sums.fill(0.0);
-        Self {
-            largest: [f32::NEG_INFINITY; QUERIES],
-            totals: [0.0; QUERIES],
-            sums,
-            padded,
-        }
-    }
-
-    /// Turns a row of scores into exponentials under the running maximum, and says whether there is any.
-    #[inline(always)]
-    fn add<S: Simd>(
-        &mut self,
-        simd: S,
-        row: usize,
-        line: &mut [f32],
-        seen: &Seen,
-        factor: f32,
-    ) -> bool {
-        let vectors = seen.vectors::<S>(line);
-        let before = self.largest[row];
-        let now = before.max(maximum(simd, vectors) * factor);
-        if now == f32::NEG_INFINITY {
-            if line[seen.from..seen.to].iter().any(|score| score.is_nan()) {
-                self.totals[row] = f32::NAN;
-            }
-            return false;
-        }
-        let total = exponentiate(simd, vectors, factor, now);
-        if before == now {
-            self.totals[row] += total;
-        } else if before == f32::NEG_INFINITY {
-            self.totals[row] += total;
-            self.largest[row] = now;
-        } else {
-            let decay = (before - now).exp();
-            self.totals[row] = self.totals[row] * decay + total;
-            self.largest[row] = now;
-            for sum in &mut self.sums[row * self.padded..(row + 1) * self.padded] {
-                *sum *= decay;
-            }
-        }
-        true
-    }
-}
-
-/// The largest number, NaN aside: that makes itself felt as an exponential.
-#[inline(always)]
-fn maximum<S: Simd>(simd: S, vectors: &[S::f32s]) -> f32 {
-    // Four under way hide the latency of one. NaN comes first, because a maximum with NaN is its second operand.
-    let mut most = [simd.splat_f32s(f32::NEG_INFINITY); 4];
-    let (blocks, rest) = vectors.as_chunks::<4>();
-    for block in blocks {
-        for lane in 0..4 {
-            most[lane] = simd.max_f32s(block[lane], most[lane]);
-        }
-    }
-    for vector in rest {
-        most[0] = simd.max_f32s(*vector, most[0]);
-    }
-    let [a, b, c, d] = most;
-    simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
-}
-
-/// Replaces each number by `e^(number · factor - largest)` and gives the sum.
-#[inline(always)]
-fn exponentiate<S: Simd>(simd: S, vectors: &mut [S::f32s], factor: f32, largest: f32) -> f32 {
-    let (factor, shift) = (simd.splat_f32s(factor), simd.splat_f32s(-largest));
-    let mut sums = [simd.splat_f32s(0.0); 2];
-    let (fours, rest) = vectors.as_chunks_mut::<4>();
-    for four in fours {
-        *four = powers(simd, *four, factor, shift);
-        for i in 0..4 {
-            sums[i % 2] = simd.add_f32s(sums[i % 2], four[i]);
-        }
-    }
-    for vector in rest {
-        [*vector] = powers(simd, [*vector], factor, shift);
-        sums[0] = simd.add_f32s(sums[0], *vector);
-    }
-    simd.reduce_sum_f32s(simd.add_f32s(sums[0], sums[1]))
 }
 
 /// Multiplies weights with what dropout leaves of them.

@@ -18,6 +18,7 @@ mod forward;
 pub mod naive;
 mod pattern;
 mod reach;
+mod running;
 mod scores;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::Shape;
+use super::{KEYS, Shape};
 
 /// For each head and each block of queries, the blocks of keys that are seen. A query's block is its index among the queries
 /// divided by the size of a block, a key's its index among the keys.
@@ -117,6 +117,18 @@ impl Iterator for Runs<'_> {
         let end = (first + neighbours).saturating_mul(self.block);
         Some(first * self.block..end.min(self.keys))
     }
+}
+
+/// The keys of a run in the tile that starts at `tile`, in whole panels and no further than the last key that is seen.
+pub(super) fn in_tile(
+    run: &Range<usize>,
+    tile: usize,
+    panel: usize,
+    keys: usize,
+) -> Option<Range<usize>> {
+    let start = (run.start / panel * panel).max(tile);
+    let end = (tile + KEYS).min(run.end.next_multiple_of(panel)).min(keys);
+    (!run.is_empty() && start < end && start < run.end).then_some(start..end)
 }
 
 /// Where the block of queries ends that begins at `first`: all of them see the same runs.

@@ -1,4 +1,7 @@
 //! Which tiles of a block's products matter: along the edge of a mask many hold nothing that is seen.
+//!
+//! What one row of a tile sees, all its rows multiply, with weights of zero: where such a value is NaN or infinite, their
+//! results are NaN.
 
 use std::ops::Range;
 
@@ -15,17 +18,14 @@ const _: () = assert!(QUERIES <= KEYS);
 /// For each group of a tile's rows, the columns that one of them needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
-    /// Rows of a group.
-    rows: usize,
     spans: [[usize; 2]; GROUPS],
 }
 
 impl Reach {
     /// Every row needs the columns `0..columns`.
     #[inline(always)]
-    pub fn all<S: Simd>(columns: usize) -> Self {
+    pub fn all(columns: usize) -> Self {
         Self {
-            rows: micro::rows::<S>(),
             spans: [[0, columns]; GROUPS],
         }
     }
@@ -43,12 +43,12 @@ impl Reach {
             let seen = options.mask.range(shape, batch, query);
             seen.start <= tile.start && tile.end <= seen.end
         };
-        let mut reach = Self::all::<S>(tile.len());
+        let mut reach = Self::all(tile.len());
         // Both ends of what is seen only move forward, so what the first and the last query see, all do.
         if covers(block.start) && covers(block.end - 1) {
             return reach;
         }
-        let rows = reach.rows;
+        let rows = micro::rows::<S>();
         let groups = block.clone().step_by(rows).zip(&mut reach.spans);
         for (first, span) in groups {
             let group = first..block.end.min(first + rows);
@@ -61,12 +61,9 @@ impl Reach {
 
     /// The other way round: for each group of columns, the rows of `0..rows` that need one of them.
     #[inline(always)]
-    pub fn turned(&self, rows: usize, columns: usize) -> Self {
-        let group = self.rows;
-        let mut turned = Self {
-            spans: [[0, rows]; GROUPS],
-            ..*self
-        };
+    pub fn turned<S: Simd>(&self, rows: usize, columns: usize) -> Self {
+        let group = micro::rows::<S>();
+        let mut turned = Self::all(rows);
         let rows_of_groups = (0..rows).step_by(group).zip(&self.spans);
         for (first, span) in (0..columns).step_by(group).zip(&mut turned.spans) {
             let [mut from, mut to] = [rows, 0];
@@ -83,8 +80,8 @@ impl Reach {
 
     /// What the rows from `row` on need, where a group starts.
     #[inline(always)]
-    pub fn at(&self, row: usize) -> Range<usize> {
-        let [from, to] = self.spans[row / self.rows];
+    pub fn at<S: Simd>(&self, row: usize) -> Range<usize> {
+        let [from, to] = self.spans[row / micro::rows::<S>()];
         from..to
     }
 }

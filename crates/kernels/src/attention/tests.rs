@@ -338,6 +338,176 @@ proptest! {
     }
 }
 
+/// One head of many positions.
+fn long([queries, keys]: [usize; 2]) -> Case {
+    Case {
+        shape: Shape {
+            batch: 1,
+            heads: 1,
+            key_value_heads: 1,
+            queries,
+            keys,
+            head_width: 17,
+            value_width: 33,
+        },
+        causal: false,
+        window: None,
+        keys: None,
+        blocks: None,
+        bias: None,
+        dropout: false,
+        reads_log_sums: false,
+        length_first: false,
+    }
+}
+
+#[test]
+fn long_sequences_take_several_tasks_groups_of_blocks_and_tiles() {
+    // In the last, the first queries stand before all keys.
+    for lengths in [[193, 193], [200, 400], [385, 257], [400, 129]] {
+        let plain = long(lengths);
+        check(&plain);
+        check(&Case {
+            causal: true,
+            dropout: true,
+            ..plain.clone()
+        });
+        check(&Case {
+            window: Some(5),
+            ..plain.clone()
+        });
+        check(&Case {
+            window: Some(200),
+            causal: true,
+            ..plain.clone()
+        });
+        check(&Case {
+            keys: Some(vec![60..lengths[1].min(140)]),
+            ..plain.clone()
+        });
+        check(&Case {
+            blocks: Some((64, true)),
+            causal: true,
+            ..plain.clone()
+        });
+        check(&Case {
+            blocks: Some((7, true)),
+            bias: Some(BiasOf::Distances),
+            ..plain
+        });
+    }
+}
+
+/// What [`long`] positions give, with no mask but this one and numbers of one's choice for the values.
+fn context_of(case: &Case, mask: Masking, values: &[f32], threads: usize) -> Vec<f32> {
+    let shape = case.shape;
+    let [wide, width] = [shape.value_width, shape.head_width];
+    let (query, key) = (
+        numbers(shape.queries * width, 1),
+        numbers(shape.keys * width, 2),
+    );
+    let heads = |data, length, width| Heads {
+        data,
+        strides: Strides::heads_first(1, length, width),
+    };
+    let options = Options {
+        scale: 0.3,
+        mask,
+        bias: None,
+        dropout: None,
+    };
+    let operands = [
+        heads(&query, shape.queries, width),
+        heads(&key, shape.keys, width),
+        heads(values, shape.keys, wide),
+    ];
+    let mut context = vec![f32::NAN; shape.queries * wide];
+    let strides = Strides::heads_first(1, shape.queries, wide);
+    let log_sums = &mut vec![f32::NAN; shape.queries];
+    forward::forward_for(
+        threads,
+        &shape,
+        operands,
+        &options,
+        &mut context,
+        strides,
+        log_sums,
+    );
+    context
+}
+
+#[test]
+fn values_that_nobody_sees_may_be_anything() {
+    // All see the second block of 64 keys, in the middle of a tile; or, few as they are, the last eight of all.
+    let pattern = BlockPattern::new(64, vec![vec![vec![1]; 4]]);
+    let masks = [
+        (
+            200,
+            64..128,
+            Masking {
+                blocks: Some(&pattern),
+                ..Masking::default()
+            },
+        ),
+        (
+            2,
+            247..256,
+            Masking {
+                causal: true,
+                window: Some(8),
+                ..Masking::default()
+            },
+        ),
+    ];
+    for (queries, seen, mask) in masks {
+        let case = long([queries, 256]);
+        let wide = case.shape.value_width;
+        let mut values = vec![f32::NAN; 256 * wide];
+        // Those that share a panel with what is seen are multiplied, with zero.
+        let near = seen.start / 32 * 32..seen.end;
+        values[near.start * wide..near.end * wide].fill(1.0);
+        for &instructions in simd::available() {
+            with_instructions(instructions, || {
+                let context = context_of(&case, mask, &values, 2);
+                assert!(
+                    context.iter().all(|it| (it - 1.0).abs() < 1e-5),
+                    "{queries}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_how_queries_are_shared_out() {
+    let case = long([1000, 1000]);
+    let values = numbers(1000 * case.shape.value_width, 3);
+    let pattern = BlockPattern::new(
+        64,
+        vec![(0..16).map(|row| (row / 2..=row).collect()).collect()],
+    );
+    let window = Masking {
+        causal: true,
+        window: Some(100),
+        ..Masking::default()
+    };
+    for mask in [
+        window,
+        Masking {
+            blocks: Some(&pattern),
+            ..window
+        },
+    ] {
+        let expected = context_of(&case, mask, &values, 1);
+        for threads in [2, 3, 8] {
+            assert!(
+                context_of(&case, mask, &values, threads) == expected,
+                "{threads} threads"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_gradients_of_the_twin_are_those_of_finite_differences() {
     let shape = Shape {

@@ -10,9 +10,9 @@ use crate::micro::{self, Base, TileSize, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 
-/// Rows of A that meet a block of B at a time, a multiple of the tile's.
+/// Rows of A that meet a block of B at a time, a multiple of every tile's.
 pub(super) const MC: usize = 144;
-/// The largest depth of a packed block: a panel of B of this depth fits into the first cache.
+/// The largest depth of a packed block: a panel of sixteen columns of B, or the rows of a tile, fit into the first cache.
 pub(super) const KC: usize = 384;
 /// Columns of B that are packed at a time, a multiple of every tile's.
 pub(super) const NC: usize = 1536;
@@ -253,14 +253,22 @@ impl WithSimd for Tiles<'_> {
                     ..self.a
                 };
                 let b = self.packed_b[first_column * self.depth..].as_ptr();
+                let (rows, width) = (
+                    tall.min(self.rows - first_row),
+                    panel.min(self.width - first_column),
+                );
                 // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
                 // tile of C lies inside the rows and columns of this block.
                 unsafe {
                     let c = self.c.add(first_row * self.c_stride + first_column);
+                    // C may be far away; it is there when the sums are.
+                    for row in 0..rows {
+                        simd::fetch(c.wrapping_add(row * self.c_stride), width);
+                    }
                     micro::tile(
                         simd,
-                        tall.min(self.rows - first_row),
-                        panel.min(self.width - first_column),
+                        rows,
+                        width,
                         self.depth,
                         a,
                         b,

@@ -95,7 +95,11 @@ impl WithSimd for Dots<'_> {
             for (row, x) in self.x.chunks_exact(input).enumerate() {
                 // SAFETY: this task alone writes to these outputs.
                 let out = unsafe { self.target.piece(row, column, 1) };
-                out[0] = dot_fetching::<S, AHEAD>(simd, x, weight);
+                // The first row fetches for all.
+                out[0] = match row {
+                    0 => dot_fetching::<S, AHEAD>(simd, x, weight),
+                    _ => dot(simd, x, weight),
+                };
             }
         }
     }
@@ -180,17 +184,17 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     dot_fetching::<S, 0>(simd, a, b)
 }
 
-/// [`dot`] that asks for what lies so many numbers behind those of `b`, unless that is none.
+/// [`dot`] that asks for what comes so many numbers after those of `b`, unless that is none.
 #[inline(always)]
-fn dot_fetching<S: Simd, const AHEAD: usize>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+fn dot_fetching<S: Simd, const DISTANCE: usize>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let (a_vectors, a_rest) = S::as_simd_f32s(a);
     let (b_vectors, b_rest) = S::as_simd_f32s(b);
     let mut sums = [simd.splat_f32s(0.0); 4];
     let (a_chunks, a_left) = a_vectors.as_chunks::<4>();
     let (b_chunks, b_left) = b_vectors.as_chunks::<4>();
     for (a, b) in a_chunks.iter().zip(b_chunks) {
-        if AHEAD > 0 {
-            let ahead = b.as_ptr().cast::<f32>().wrapping_add(AHEAD);
+        if DISTANCE > 0 {
+            let ahead = b.as_ptr().cast::<f32>().wrapping_add(DISTANCE);
             simd::fetch_far(ahead, 4 * S::F32_LANES);
         }
         for lane in 0..4 {

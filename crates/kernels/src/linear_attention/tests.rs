@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attention::naive::Terms;
-use crate::checks::{both, close, close_sums, few, numbers, panic_of};
+use crate::checks::{close, close_sums, each_way, few, numbers, panic_of};
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -127,7 +127,7 @@ fn check(case: &Case) {
     let [slopes, terms] = [Terms::Signed, Terms::Sizes]
         .map(|terms| naive::backward(&s, operands, &inputs.upstream, &options, terms));
     let sizes = |heads, length, width| [s.batch, heads, length, width];
-    both(|| {
+    each_way(|| {
         let ours = attend(&s, operands, &options);
         let context = heads_first(&ours.context, sizes(s.heads, s.queries, s.value_width));
         close("context", &context, &expected.context, 2e-5);
@@ -163,7 +163,8 @@ fn check(case: &Case) {
 
 fn cases() -> impl Strategy<Value = Case> {
     let lengths = || prop::sample::select(vec![0usize, 1, 2, 5, 6, 7, 47, 48, 49, 97, 193, 200]);
-    let widths = || prop::sample::select(vec![1usize, 5, 6, 7, 8, 15, 16, 17, 33, 64, 70]);
+    let widths =
+        || prop::sample::select(vec![1usize, 5, 6, 7, 8, 11, 12, 13, 15, 16, 17, 33, 64, 70]);
     let heads = prop::sample::select(vec![(1usize, 1usize), (2, 2), (4, 2), (3, 1)]);
     let lengths = prop_oneof![
         2 => lengths().prop_map(|length| (length, length)),
@@ -249,7 +250,7 @@ fn pieces_with_a_state_between_them_equal_the_whole() {
         };
         attend(&shape, operands, &options)
     };
-    both(|| {
+    each_way(|| {
         let expected = run(0..131, None);
         let (mut context, mut state) = (Vec::new(), None::<Outcome>);
         for range in [0..50, 50..51, 51..52, 52..130, 130..131] {
@@ -350,7 +351,7 @@ fn a_denominator_of_zero_gives_zeros_and_sends_nothing_back() {
         keys: None,
         start: None,
     };
-    both(|| {
+    each_way(|| {
         let ours = attend(&shape, operands, &options);
         assert_eq!(ours.context, [0.0, 4.0]);
         let [mut query, mut key, mut value] = [vec![1.0; 4], vec![1.0; 4], vec![1.0; 2]];

@@ -1,7 +1,9 @@
 //! Norms against their twins, the twins against finite differences, and what is refused.
 
 use super::*;
-use crate::checks::{both, close, close_slopes, dot, few, numbers, panic_of, shapes, slopes, wide};
+use crate::checks::{
+    close, close_slopes, dot, each_way, few, numbers, panic_of, shapes, slopes, wide,
+};
 use crate::threads;
 use proptest::prelude::*;
 
@@ -46,7 +48,7 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
     let epsilon = f64::from(EPSILON);
     let expected = naive::layer_norm(&wide(x), &wide(weight), bias64.as_deref(), epsilon);
     let (row, sum_of_rows) = tolerances(&expected);
-    both(|| {
+    each_way(|| {
         let (mut y, mut mean, mut inverse) = (
             vec![f32::NAN; x.len()],
             vec![f32::NAN; rows],
@@ -124,7 +126,7 @@ fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
     let epsilon = f64::from(EPSILON);
     let expected = naive::rms_norm(&wide(x), &wide(weight), bias64.as_deref(), epsilon);
     let (row, sum_of_rows) = tolerances(&expected);
-    both(|| {
+    each_way(|| {
         let (mut y, mut inverse) = (vec![f32::NAN; x.len()], vec![f32::NAN; rows]);
         rms_norm(x, weight, bias, EPSILON, &mut y, &mut inverse);
         close("y", &y, &expected.y, row);
@@ -219,7 +221,7 @@ fn far_from_zero_the_variance_stays_exact() {
     let x: Vec<f32> = numbers(1, 256).iter().map(|x| 1000.0 + x).collect();
     let weight = vec![1.0; 256];
     let expected = naive::layer_norm(&wide(&x), &wide(&weight), None, f64::from(EPSILON));
-    both(|| {
+    each_way(|| {
         let (mut y, mut mean, mut inverse) = (vec![0.0; 256], [0.0], [0.0]);
         layer_norm(&x, &weight, None, EPSILON, &mut y, &mut mean, &mut inverse);
         close("inverse", &inverse, &expected.inverse, 1e-6);
@@ -230,7 +232,7 @@ fn far_from_zero_the_variance_stays_exact() {
 #[test]
 fn nan_and_infinity_spoil_their_row_and_no_other() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        both(|| {
+        each_way(|| {
             let mut x = numbers(1, 3 * 19);
             x[25] = bad;
             let (mut y, mut mean, mut inverse) = (vec![0.0; x.len()], [0.0; 3], [0.0; 3]);

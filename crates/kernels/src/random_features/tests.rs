@@ -1,5 +1,5 @@
 use super::*;
-use crate::checks::{both, close, dot, few, numbers, panic_of, slopes, wide};
+use crate::checks::{close, dot, each_way, few, numbers, panic_of, slopes, wide};
 use proptest::prelude::*;
 
 const STABILIZERS: [Stabilizer; 3] = [
@@ -25,7 +25,7 @@ proptest! {
         for (stabilizer, epsilon) in STABILIZERS.into_iter().zip([1e-4, 1e-4, 0.0]).chain(STABILIZERS.map(|it| (it, 0.0))) {
             let sizes = Sizes { epsilon, ..sizes };
             let expected = naive::forward(sizes, &wide(&x), &wide(&projection), stabilizer);
-            both(|| {
+            each_way(|| {
                 let mut y = vec![f32::NAN; heads * length * features];
                 forward(sizes, &x, &projection, stabilizer, &mut y);
                 close("y", &y, &expected, 2e-5);
@@ -52,7 +52,7 @@ fn gradients_are_finite_differences_of_the_twin() {
     let (x64, projection64) = (wide(&x), wide(&projection));
     let of_x = slopes(&x64, |x| read(x, &projection64));
     let of_projection = slopes(&projection64, |it| read(&x64, it));
-    both(|| {
+    each_way(|| {
         let mut y = vec![0.0; 30];
         forward(sizes, &x, &projection, constant, &mut y);
         let (mut dx, mut dprojection) = (vec![f32::NAN; 24], vec![f32::NAN; 20]);
@@ -75,7 +75,7 @@ fn exponents_end_without_a_maximum_and_send_nothing_back() {
         features: 1,
         epsilon: 1e-4,
     };
-    both(|| {
+    each_way(|| {
         let (x, projection) = ([10.0], [100.0]);
         let mut y = [0.0];
         forward(sizes, &x, &projection, Stabilizer::Constant, &mut y);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::pattern::{Runs, end_of_block};
+use super::super::pattern::{Runs, end_of_block, in_tile};
 use super::super::scores::union;
 use super::super::{KEYS, QUERIES};
 use super::Group;
@@ -60,13 +60,6 @@ impl Iterator for Meetings {
         }
         None
     }
-}
-
-/// The keys of a run in the tile that starts at `tile`, in whole panels and no further than the last key that is seen.
-fn in_tile(run: &Range<usize>, tile: usize, panel: usize, keys: usize) -> Option<Range<usize>> {
-    let start = (run.start / panel * panel).max(tile);
-    let end = (tile + KEYS).min(run.end.next_multiple_of(panel)).min(keys);
-    (!run.is_empty() && start < end && start < run.end).then_some(start..end)
 }
 
 impl Group<'_> {

@@ -168,17 +168,8 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
         c_stride,
         base: base.into(),
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        match self::rows::<S>() {
-            LARGE if rows == LARGE => task.whole::<S, LARGE>(simd),
-            LARGE if rows == MIDDLE => task.whole::<S, MIDDLE>(simd),
-            LARGE if rows > SMALL => task.part::<S, LARGE>(simd),
-            _ if rows == SMALL => task.whole::<S, SMALL>(simd),
-            _ if rows > 2 => task.part::<S, SMALL>(simd),
-            _ => task.part::<S, 2>(simd),
-        }
-    }
+    // A call, not a copy of all its loops for each place that has tiles: there are a hundred cycles and more to a tile.
+    simd.vectorize(task);
 }
 
 /// What [`tile`] was asked for.
@@ -192,6 +183,25 @@ struct Task<'a> {
     c: *mut f32,
     c_stride: usize,
     base: Base<'a>,
+}
+
+impl WithSimd for Task<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // SAFETY: the promise of the caller of `tile`, which alone makes tasks.
+        unsafe {
+            match (rows::<S>(), self.rows) {
+                (LARGE, LARGE) => self.whole::<S, LARGE>(simd),
+                (LARGE, MIDDLE) => self.whole::<S, MIDDLE>(simd),
+                (LARGE, SMALL..) if self.rows > SMALL => self.part::<S, LARGE>(simd),
+                (_, SMALL) => self.whole::<S, SMALL>(simd),
+                (_, 3..) => self.part::<S, SMALL>(simd),
+                _ => self.part::<S, 2>(simd),
+            }
+        }
+    }
 }
 
 impl Task<'_> {

@@ -195,7 +195,7 @@ impl WithSimd for Task<'_> {
             match (rows::<S>(), self.rows) {
                 (LARGE, LARGE) => self.whole::<S, LARGE>(simd),
                 (LARGE, MIDDLE) => self.whole::<S, MIDDLE>(simd),
-                (LARGE, SMALL..) if self.rows > SMALL => self.part::<S, LARGE>(simd),
+                (LARGE, rows) if rows > SMALL => self.part::<S, LARGE>(simd),
                 (_, SMALL) => self.whole::<S, SMALL>(simd),
                 (_, 3..) => self.part::<S, SMALL>(simd),
                 _ => self.part::<S, 2>(simd),

@@ -20,10 +20,6 @@ use crate::micro::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
 
-/// Blocks of queries that meet a tile of keys one after the other, so that keys and values of long sequences come from afar
-/// once for all of them.
-const BLOCKS: usize = 4;
-
 thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
@@ -93,7 +89,7 @@ pub(super) fn forward_for(
         usize::from(packed) * shape.keys.next_multiple_of(panel) * shape.head_width,
         usize::from(copied) * shape.keys * padded_value,
         QUERIES * KEYS,
-        BLOCKS * QUERIES * padded_value,
+        QUERIES * padded_value,
     ];
     let task = |index: usize| {
         let (head, piece) = (index / pieces, index % pieces);
@@ -200,31 +196,18 @@ impl WithSimd for Head<'_> {
             values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
         let padded = value_width.next_multiple_of(micro::columns::<S>());
-        // Blocks of a pattern see keys of their own.
-        let together = match self.options.mask.blocks {
-            Some(_) => 1,
-            None => BLOCKS,
-        };
         let mut first = self.queries.start;
         while first < self.queries.end {
-            let mut blocks = Vec::with_capacity(together);
-            for sums in sums.chunks_exact_mut(QUERIES * padded).take(together) {
-                let queries = self.block_from(first);
-                if queries.is_empty() {
-                    break;
-                }
-                first = queries.end;
-                let seen = union(self.options, self.shape, self.batch, queries.clone());
-                blocks.push(Block {
-                    queries,
-                    seen,
-                    running: Running::new(sums, padded),
-                });
-            }
-            self.attend(simd, &mut blocks, (packed_keys, values), scores);
-            for block in &blocks {
-                self.finish(simd, block);
-            }
+            let queries = self.block_from(first);
+            first = queries.end;
+            let seen = union(self.options, self.shape, self.batch, queries.clone());
+            let mut block = Block {
+                queries,
+                seen,
+                running: Running::new(sums, padded),
+            };
+            self.attend(simd, &mut block, (packed_keys, values), scores);
+            self.finish(simd, &block);
         }
     }
 }
@@ -244,26 +227,23 @@ impl Head<'_> {
         first..self.queries.end.min(end)
     }
 
-    /// Blocks that see the same runs of keys meet them tile by tile.
+    /// A block meets the runs of keys that it sees, tile by tile.
     #[inline(always)]
     fn attend<S: Simd>(
         &self,
         simd: S,
-        blocks: &mut [Block],
+        block: &mut Block,
         packed: (&[f32], View),
         scores: &mut [f32],
     ) {
         let panel = micro::columns::<S>();
-        let pattern = self.options.mask.blocks;
-        let first_query = blocks[0].queries.start;
-        for run in Runs::new(pattern, self.shape, self.head, first_query) {
+        let (pattern, seen) = (self.options.mask.blocks, block.seen.clone());
+        for run in Runs::new(pattern, self.shape, self.head, block.queries.start) {
+            let run = run.start.max(seen.start)..run.end.min(seen.end);
             // Where tiles begin depends on nothing but the keys, so that sums do not depend on how queries are shared out.
             for tile in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
-                for block in &mut *blocks {
-                    let run = run.start.max(block.seen.start)..run.end.min(block.seen.end);
-                    if let Some(keys) = in_tile(&run, tile, panel, self.shape.keys) {
-                        self.meet(simd, block, keys, run, packed, scores);
-                    }
+                if let Some(keys) = in_tile(&run, tile, panel, self.shape.keys) {
+                    self.meet(simd, block, keys, run.clone(), packed, scores);
                 }
             }
         }

@@ -362,7 +362,7 @@ fn long([queries, keys]: [usize; 2]) -> Case {
 }
 
 #[test]
-fn long_sequences_take_several_tasks_groups_of_blocks_and_tiles() {
+fn long_sequences_take_several_tasks_blocks_and_tiles() {
     // In the last, the first queries stand before all keys.
     for lengths in [[193, 193], [200, 400], [385, 257], [400, 129]] {
         let plain = long(lengths);

@@ -165,7 +165,7 @@ impl Run<'_> {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn turn_eights<S: Simd, const N: usize>(&mut self) -> usize {
-        const { assert!(N % 2 == 0) };
+        const { assert!(N.is_multiple_of(2)) };
         // Eight lanes or more: AVX is there.
         if S::F32_LANES < 8 {
             return 0;

@@ -382,7 +382,7 @@ fn long_sequences_take_several_tasks_blocks_and_tiles() {
             ..plain.clone()
         });
         check(&Case {
-            keys: Some(vec![60..lengths[1].min(140)]),
+            keys: Some(Vec::from([60..lengths[1].min(140)])),
             ..plain.clone()
         });
         check(&Case {

@@ -1,4 +1,4 @@
-//! The innermost tile of every matrix product: a few rows by two vectors of accumulators that never leave registers.
+//! The innermost tile of every matrix product: six rows by a few vectors of sums that never leave registers.
 
 use std::hint::black_box;
 
@@ -6,41 +6,60 @@ use pulp::{Simd, WithSimd};
 
 use crate::simd::{self, Instructions};
 
-/// Vectors per row of a tile.
-pub(crate) const VECTORS: usize = 2;
+/// Rows of a tile.
+pub(crate) const ROWS: usize = 6;
 
-/// Columns of a tile.
-pub(crate) const fn columns<S: Simd>() -> usize {
-    VECTORS * S::F32_LANES
+/// Vectors per row of a tile: with room for a row of B and a broadcast of A, as many sums as there are registers for. The wider
+/// a tile, the fewer numbers are read for each product: where there are thirty-two registers, six by four reads ten for
+/// twenty-four, and twelve by two would read fourteen.
+const fn vectors<S: Simd>() -> usize {
+    match S::REGISTER_COUNT {
+        0..32 => 2,
+        _ => 4,
+    }
 }
 
-/// Rows of a tile where there are sixteen registers: six by two accumulators, with room for a row of B and a broadcast of A.
-pub(crate) const SMALL: usize = 6;
-/// Rows of a tile where there are thirty-two: a row of B is read half as often.
-pub(crate) const LARGE: usize = 12;
+/// Columns of a tile, and of a panel of B.
+pub(crate) const fn columns<S: Simd>() -> usize {
+    vectors::<S>() * S::F32_LANES
+}
 
-/// What large tiles leave over of 32, 80 or 128 rows.
-const MIDDLE: usize = 8;
+/// Columns of a narrow tile, half of a whole one's: what is left over at the end of a row is no wider than it must be.
+pub(crate) const fn narrow<S: Simd>() -> usize {
+    columns::<S>() / 2
+}
 
-/// Rows of a tile.
-pub(crate) const fn rows<S: Simd>() -> usize {
-    match S::REGISTER_COUNT {
-        0..32 => SMALL,
-        _ => LARGE,
+/// How wide a tile is for so many columns that are left: whole, or narrow where that is enough.
+#[inline(always)]
+pub(crate) const fn width<S: Simd>(left: usize) -> usize {
+    match left <= narrow::<S>() {
+        true => narrow::<S>(),
+        false => columns::<S>(),
     }
 }
 
 /// The sizes of a tile, for what is done outside of kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileSize {
-    pub rows: usize,
     /// Also of a panel of B.
     pub columns: usize,
+    /// Of a tile half as wide.
+    pub narrow: usize,
 }
 
 impl TileSize {
     pub fn of(instructions: Instructions) -> Self {
         simd::run(instructions, Ask)
+    }
+
+    /// Whether a tile is so wide that reading A costs little beside its products.
+    pub fn is_wide(self) -> bool {
+        self.columns >= 64
+    }
+
+    /// What a row of so many numbers is filled up to, so that tiles read and write whole vectors.
+    pub fn padded(self, width: usize) -> usize {
+        width.next_multiple_of(self.narrow)
     }
 }
 
@@ -52,10 +71,16 @@ impl WithSimd for Ask {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) -> TileSize {
-        TileSize {
-            rows: rows::<S>(),
-            columns: columns::<S>(),
-        }
+        size::<S>()
+    }
+}
+
+/// [`TileSize`] inside a kernel.
+#[inline(always)]
+pub(crate) const fn size<S: Simd>() -> TileSize {
+    TileSize {
+        columns: columns::<S>(),
+        narrow: narrow::<S>(),
     }
 }
 
@@ -136,13 +161,13 @@ impl View {
     }
 }
 
-/// `C = base + A · B` for one tile of at most [`rows`] rows and [`columns`] columns.
+/// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
-/// `a` is any view; `b` has whole rows of [`columns`] readable numbers, `b_stride` apart; `c` has rows `c_stride` apart.
+/// `a` is any view; `b` has rows of [`columns`] readable numbers, `b_stride` apart, or of [`narrow`] where `width` is no more; `c`
+/// has rows `c_stride` apart.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows of [`columns`] numbers (whatever `width` is), and `c`
-/// writable for `rows` by `width`.
+/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows as above, and `c` writable for `rows` by `width`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn tile<'a, S: Simd>(
@@ -190,27 +215,39 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        let is_narrow = self.width <= narrow::<S>();
         // SAFETY: the promise of the caller of `tile`, which alone makes tasks.
         unsafe {
-            match (rows::<S>(), self.rows) {
-                (LARGE, LARGE) => self.whole::<S, LARGE>(simd),
-                (LARGE, MIDDLE) => self.whole::<S, MIDDLE>(simd),
-                (LARGE, rows) if rows > SMALL => self.part::<S, LARGE>(simd),
-                (_, SMALL) => self.whole::<S, SMALL>(simd),
-                (_, 3..) => self.part::<S, SMALL>(simd),
-                _ => self.part::<S, 2>(simd),
+            match (vectors::<S>(), is_narrow) {
+                (4, false) => self.of_vectors::<S, 4>(simd),
+                (4, true) | (2, false) => self.of_vectors::<S, 2>(simd),
+                _ => self.of_vectors::<S, 1>(simd),
             }
         }
     }
 }
 
 impl Task<'_> {
-    /// All of `N` rows.
+    /// # Safety
+    /// As for [`tile`]; the columns must fit so many vectors.
+    #[inline(always)]
+    unsafe fn of_vectors<S: Simd, const V: usize>(self, simd: S) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.rows {
+                ROWS => self.whole::<S, V>(simd),
+                3.. => self.part::<S, ROWS, V>(simd),
+                _ => self.part::<S, 2, V>(simd),
+            }
+        }
+    }
+
+    /// All rows of a tile.
     ///
     /// # Safety
-    /// As for [`tile`]; there must be `N` rows.
+    /// As for [`tile`]; there must be [`ROWS`] rows.
     #[inline(always)]
-    unsafe fn whole<S: Simd, const N: usize>(self, simd: S) {
+    unsafe fn whole<S: Simd, const V: usize>(self, simd: S) {
         let Self {
             depth,
             a,
@@ -218,24 +255,27 @@ impl Task<'_> {
             b_stride,
             ..
         } = self;
-        debug_assert_eq!(self.rows, N);
+        debug_assert_eq!(self.rows, ROWS);
         let (panel, a_step) = (columns::<S>(), a.column_stride);
         // SAFETY: the caller's promise.
         unsafe {
             if a.row_stride == 1 {
                 // Panels are no special case but for steps that the compiler knows.
-                let sums = match a_step == N && b_stride == panel {
-                    true => accumulate_columns::<S, N>(simd, depth, (a.start, N), (b, panel)),
+                let sums = match a_step == ROWS && b_stride == panel {
+                    true => accumulate_columns::<S, V>(simd, depth, (a.start, ROWS), (b, panel)),
                     false => {
-                        accumulate_columns::<S, N>(simd, depth, (a.start, a_step), (b, b_stride))
+                        accumulate_columns::<S, V>(simd, depth, (a.start, a_step), (b, b_stride))
                     }
                 };
                 self.store(simd, &sums);
             } else if a_step == 1 {
-                let sums = accumulate_rows::<S, N>(simd, depth, a, b, b_stride);
+                let sums = match b_stride == panel {
+                    true => accumulate_rows::<S, V>(simd, depth, a, b, panel),
+                    false => accumulate_rows::<S, V>(simd, depth, a, b, b_stride),
+                };
                 self.store(simd, &sums);
             } else {
-                self.part::<S, N>(simd);
+                self.part::<S, ROWS, V>(simd);
             }
         }
     }
@@ -245,24 +285,24 @@ impl Task<'_> {
     /// # Safety
     /// As for [`tile`]; there must be from one to `N` rows.
     #[inline(always)]
-    unsafe fn part<S: Simd, const N: usize>(self, simd: S) {
+    unsafe fn part<S: Simd, const N: usize, const V: usize>(self, simd: S) {
         // SAFETY: the caller's promise.
         unsafe {
             let last = self.rows - 1;
             let pointers: [*const f32; N] = std::array::from_fn(|row| self.a.at(row.min(last), 0));
             let a_step = self.a.column_stride;
             let sums =
-                accumulate::<S, N>(simd, self.depth, pointers, a_step, self.b, self.b_stride);
+                accumulate::<S, N, V>(simd, self.depth, pointers, a_step, self.b, self.b_stride);
             self.store(simd, &sums);
         }
     }
 
-    /// Writes sums to C; of a narrow tile only its columns.
+    /// Writes sums to C; of vectors that reach beyond the tile only its columns.
     ///
     /// # Safety
     /// As for [`tile`].
     #[inline(always)]
-    unsafe fn store<S: Simd, const N: usize>(self, simd: S, sums: &Sums<S, N>) {
+    unsafe fn store<S: Simd, const N: usize, const V: usize>(self, simd: S, sums: &Sums<S, N, V>) {
         let Self {
             rows,
             width,
@@ -272,7 +312,7 @@ impl Task<'_> {
             ..
         } = self;
         let lanes = S::F32_LANES;
-        if width == columns::<S>() {
+        if width == V * lanes {
             for (row, sums) in sums.iter().enumerate().take(rows) {
                 for (part, sum) in sums.iter().enumerate() {
                     // SAFETY: the caller promises `rows` rows of `width` numbers in `c`, here whole vectors.
@@ -307,7 +347,7 @@ impl Task<'_> {
 }
 
 /// Sums of a tile, in registers.
-type Sums<S, const N: usize> = [[<S as Simd>::f32s; VECTORS]; N];
+type Sums<S, const N: usize, const V: usize> = [[<S as Simd>::f32s; V]; N];
 
 /// Steps of the depth per turn of a loop: with places that the compiler knows, a turn is loads and sums and nothing else.
 const TURN: usize = 4;
@@ -315,15 +355,15 @@ const TURN: usize = 4;
 /// Columns of A whose numbers follow each other: panels, or a matrix that lies transposed.
 ///
 /// # Safety
-/// As for [`tile`], with `N` rows of A.
+/// As for [`tile`], with [`ROWS`] rows of A and `V` vectors of B.
 #[inline(always)]
-unsafe fn accumulate_columns<S: Simd, const N: usize>(
+unsafe fn accumulate_columns<S: Simd, const V: usize>(
     simd: S,
     depth: usize,
     (mut a, a_step): (*const f32, usize),
     (mut b, b_step): (*const f32, usize),
-) -> Sums<S, N> {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
+) -> Sums<S, ROWS, V> {
+    let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
         for _ in 0..depth / TURN {
@@ -347,24 +387,20 @@ unsafe fn accumulate_columns<S: Simd, const N: usize>(
 /// Whole rows of A where they stand.
 ///
 /// # Safety
-/// As for [`tile`], with `N` rows of A.
+/// As for [`tile`], with [`ROWS`] rows of A and `V` vectors of B.
 #[inline(always)]
-unsafe fn accumulate_rows<S: Simd, const N: usize>(
+unsafe fn accumulate_rows<S: Simd, const V: usize>(
     simd: S,
     depth: usize,
     a: View,
     mut b: *const f32,
     b_stride: usize,
-) -> Sums<S, N> {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
-    // A pointer for three rows: an address can add one or two strides by itself, and more pointers would not fit into
-    // registers.
-    const { assert!(N <= 3 * 4) };
-    let mut threes = [a.start; 4];
-    for (index, three) in threes.iter_mut().enumerate().take(N.div_ceil(3)) {
-        // Otherwise the compiler sees that one pointer would do, and computes twelve addresses per step.
-        *three = black_box(three.wrapping_add(3 * index * a.row_stride));
-    }
+) -> Sums<S, ROWS, V> {
+    let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
+    // A pointer for three rows: an address can add one or two strides by itself. Otherwise the compiler sees that one pointer
+    // would do, and computes the addresses of the others at each step.
+    const { assert!(ROWS == 2 * 3) };
+    let mut threes = [a.start, black_box(a.start.wrapping_add(3 * a.row_stride))];
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
     unsafe {
         for _ in 0..depth / TURN {
@@ -394,21 +430,24 @@ unsafe fn accumulate_rows<S: Simd, const N: usize>(
 /// One step of the depth: a number of each row by a row of B.
 ///
 /// # Safety
-/// `b` must be readable for [`columns`] numbers.
+/// `b` must be readable for `V` vectors.
 #[inline(always)]
-unsafe fn add_step<S: Simd, const N: usize>(
+unsafe fn add_step<S: Simd, const N: usize, const V: usize>(
     simd: S,
-    sums: &mut Sums<S, N>,
+    sums: &mut Sums<S, N, V>,
     a: impl Fn(usize) -> f32,
     b: *const f32,
 ) {
-    let b = b.cast::<S::f32s>();
-    // SAFETY: the caller's promise.
-    let (left, right) = unsafe { (b.read_unaligned(), b.add(1).read_unaligned()) };
+    let mut row_of_b = [simd.splat_f32s(0.0); V];
+    for (part, vector) in row_of_b.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *vector = unsafe { b.cast::<S::f32s>().add(part).read_unaligned() };
+    }
     for (row, sums) in sums.iter_mut().enumerate() {
         let value = simd.splat_f32s(a(row));
-        sums[0] = simd.mul_add_f32s(value, left, sums[0]);
-        sums[1] = simd.mul_add_f32s(value, right, sums[1]);
+        for (sum, vector) in sums.iter_mut().zip(row_of_b) {
+            *sum = simd.mul_add_f32s(value, vector, *sum);
+        }
     }
 }
 
@@ -417,15 +456,15 @@ unsafe fn add_step<S: Simd, const N: usize>(
 /// # Safety
 /// As for [`tile`]; each pointer is that of a row.
 #[inline(always)]
-unsafe fn accumulate<S: Simd, const N: usize>(
+unsafe fn accumulate<S: Simd, const N: usize, const V: usize>(
     simd: S,
     depth: usize,
     a: [*const f32; N],
     a_step: usize,
     b: *const f32,
     b_stride: usize,
-) -> Sums<S, N> {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; N];
+) -> Sums<S, N, V> {
+    let mut sums = [[simd.splat_f32s(0.0); V]; N];
     let mut b = b;
     let mut offset = 0;
     for _ in 0..depth {

@@ -129,11 +129,9 @@ impl Run<'_> {
         ) {
             (1, true, 6) => self.copy::<6>(),
             (1, true, 8) => self.copy::<8>(),
-            (1, true, 12) => self.copy::<12>(),
             (1, true, 16) => self.copy::<16>(),
-            (1, true, 32) => self.copy::<32>(),
+            (1, true, 64) => self.copy::<64>(),
             (_, true, 6) if self.view.row_stride == 1 => self.turn_rows::<S, 6>(),
-            (_, true, 12) if self.view.row_stride == 1 => self.turn_rows::<S, 12>(),
             _ => self.turn::<S>(),
         }
     }
@@ -223,6 +221,9 @@ impl Run<'_> {
         if S::F32_LANES < 8 || self.view.row_stride != 1 {
             return [0, 0];
         }
+        if S::F32_LANES == 16 && S::REGISTER_COUNT == 32 {
+            return self.turn_large_squares();
+        }
         let [rows, columns] = [self.rows, self.width].map(|it| it / 8 * 8);
         for column in (0..columns).step_by(8) {
             for row in (0..rows).step_by(8) {
@@ -237,9 +238,84 @@ impl Run<'_> {
         [rows, columns]
     }
 
+    /// [`Self::turn_squares`] of sixteen by sixteen, where there is AVX-512: whole lines of the caches are written.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn turn_large_squares(&mut self) -> [usize; 2] {
+        let [rows, columns] = [self.rows, self.width].map(|it| it / 16 * 16);
+        let step = self.view.column_stride;
+        for column in (0..columns).step_by(16) {
+            for row in (0..rows).step_by(16) {
+                // The next columns are not where the processor would look for them by itself.
+                for ahead in column + 16..column + 32 {
+                    simd::fetch(self.view.start.wrapping_add(row + ahead * step), 1);
+                }
+                let to = &mut self.out[row * self.panel + column..];
+                // SAFETY: sixteen rows by sixteen columns from here lie inside the run, and inside `out`.
+                unsafe {
+                    let from = self.view.at(row, column);
+                    sixteen_by_sixteen(from, step, to.as_mut_ptr(), self.panel);
+                }
+            }
+        }
+        [rows, columns]
+    }
+
     #[cfg(not(target_arch = "x86_64"))]
     fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
         [0, 0]
+    }
+}
+
+/// Transposes sixteen runs of sixteen numbers.
+///
+/// # Safety
+/// The processor must have AVX-512; sixteen runs, `from_stride` apart, must be readable, and as many, `to_stride` apart,
+/// writable.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn sixteen_by_sixteen(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+    use std::arch::x86_64::{
+        __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_setzero_ps,
+        _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
+        _mm512_unpacklo_pd, _mm512_unpacklo_ps,
+    };
+    let mut rows = [_mm512_setzero_ps(); 16];
+    for (i, row) in rows.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *row = unsafe { _mm512_loadu_ps(from.add(i * from_stride)) };
+    }
+    let mut other = rows;
+    // Pairs of rows interleaved, then fours; then their quarters exchanged, twice.
+    for i in 0..8 {
+        let [a, b] = [rows[2 * i], rows[2 * i + 1]];
+        other[2 * i] = _mm512_unpacklo_ps(a, b);
+        other[2 * i + 1] = _mm512_unpackhi_ps(a, b);
+    }
+    for i in 0..4 {
+        for half in 0..2 {
+            let [a, b] =
+                [other[4 * i + half], other[4 * i + half + 2]].map(|it| _mm512_castps_pd(it));
+            rows[4 * i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            rows[4 * i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    }
+    let even = |a: __m512, b: __m512| _mm512_shuffle_f32x4::<0x88>(a, b);
+    let odd = |a: __m512, b: __m512| _mm512_shuffle_f32x4::<0xDD>(a, b);
+    for i in 0..4 {
+        for half in [0, 8] {
+            other[half + i] = even(rows[half + i], rows[half + i + 4]);
+            other[half + i + 4] = odd(rows[half + i], rows[half + i + 4]);
+        }
+    }
+    for i in 0..8 {
+        rows[i] = even(other[i], other[i + 8]);
+        rows[i + 8] = odd(other[i], other[i + 8]);
+    }
+    for (i, row) in rows.into_iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_ps(to.add(i * to_stride), row) };
     }
 }
 
@@ -382,6 +458,7 @@ mod tests {
             (23, 40),
             (64, 6),
             (64, 12),
+            (48, 130),
         ] {
             let numbers: Vec<f32> = (1..=rows * width).map(|i| i as f32).collect();
             for turned in [false, true] {
@@ -391,7 +468,7 @@ mod tests {
                     row_stride,
                     column_stride,
                 };
-                for panel in [2, 6, 8, 12, 16, 32] {
+                for panel in [2, 6, 8, 16, 64] {
                     for &instructions in simd::available() {
                         let mut out = vec![f32::NAN; width.div_ceil(panel) * panel * rows];
                         // SAFETY: the view is of all numbers.

@@ -112,8 +112,8 @@ pub fn backward(
         bias_of,
     };
     let instructions = simd::instructions();
-    let panel = TileSize::of(instructions).columns;
-    let sizes = buffer_sizes(shape, panel, [key, query, upstream.context]);
+    let tile = TileSize::of(instructions);
+    let sizes = buffer_sizes(shape, tile, [key, query, upstream.context]);
     let task = |index: usize| {
         // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
@@ -243,7 +243,7 @@ impl WithSimd for Group<'_> {
     }
 }
 
-/// The rows of a head as whole panels.
+/// The rows of a head in whole tiles.
 #[derive(Clone, Copy)]
 struct Whole {
     key: View,
@@ -390,7 +390,7 @@ impl Group<'_> {
         };
         let turned_reach = reach.turned::<S>(rows, count);
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
-        // readable as whole panels.
+        // readable in whole tiles.
         unsafe {
             let query_rows = all.query.after_rows(block.start);
             let upstream_rows = all.upstream.after_rows(block.start);
@@ -433,7 +433,7 @@ impl Group<'_> {
     #[inline(always)]
     fn padded<S: Simd>(&self) -> [usize; 2] {
         let widths = [self.shape.head_width, self.shape.value_width];
-        widths.map(|it| it.next_multiple_of(micro::columns::<S>()))
+        widths.map(|it| micro::size::<S>().padded(it))
     }
 }
 

@@ -81,12 +81,12 @@ pub(super) fn forward_for(
     let step = queries_of_task(shape, threads);
     let pieces = shape.queries.div_ceil(step);
     let instructions = simd::instructions();
-    let panel = TileSize::of(instructions).columns;
-    let padded_value = shape.value_width.next_multiple_of(panel);
+    let tile = TileSize::of(instructions);
+    let padded_value = tile.padded(shape.value_width);
     let packed = shape.queries > few::FEW;
-    let copied = packed && !in_place(value, shape.keys, shape.value_width, panel);
+    let copied = packed && !in_place(value, shape.keys, shape.value_width, tile);
     let sizes = [
-        usize::from(packed) * shape.keys.next_multiple_of(panel) * shape.head_width,
+        usize::from(packed) * shape.keys.next_multiple_of(tile.columns) * shape.head_width,
         usize::from(copied) * shape.keys * padded_value,
         QUERIES * KEYS,
         QUERIES * padded_value,
@@ -121,12 +121,16 @@ pub(super) fn forward_for(
     }
 }
 
-/// How many queries of a head a task has: with fewer heads than threads, they are shared out too, in blocks.
+/// How many queries of a head a task has: with fewer heads than threads, they are shared out too, in blocks; and where there are
+/// thousands, so that a thread that is held up does not hold up all.
 fn queries_of_task(shape: &Shape, threads: usize) -> usize {
+    /// For fewer, packing the keys once more is not worth it.
+    const MANY: usize = 2048;
     let heads = shape.batch * shape.heads;
     let pieces = (2 * threads)
         .div_ceil(heads)
         .min(shape.queries.div_ceil(4 * QUERIES))
+        .max(shape.queries / MANY)
         .max(1);
     shape.queries.div_ceil(pieces).next_multiple_of(QUERIES)
 }
@@ -195,7 +199,7 @@ impl WithSimd for Head<'_> {
             let at = [self.batch, shared];
             values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
-        let padded = value_width.next_multiple_of(micro::columns::<S>());
+        let padded = micro::size::<S>().padded(value_width);
         let mut first = self.queries.start;
         while first < self.queries.end {
             let queries = self.block_from(first);
@@ -236,7 +240,11 @@ impl Head<'_> {
         packed: (&[f32], View),
         scores: &mut [f32],
     ) {
-        let panel = micro::columns::<S>();
+        // Packed keys are met in whole panels, others in whole vectors.
+        let panel = match self.packed {
+            true => micro::columns::<S>(),
+            false => S::F32_LANES,
+        };
         let (pattern, seen) = (self.options.mask.blocks, block.seen.clone());
         for run in Runs::new(pattern, self.shape, self.head, block.queries.start) {
             let run = run.start.max(seen.start)..run.end.min(seen.end);

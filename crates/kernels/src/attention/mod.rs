@@ -36,9 +36,9 @@ use crate::dropout::Dropout;
 use crate::random::Key;
 
 /// Queries per block, a multiple of the tile's rows.
-const QUERIES: usize = 48;
+const QUERIES: usize = 96;
 /// Keys per tile, a multiple of every panel's columns.
-const KEYS: usize = 128;
+const KEYS: usize = 256;
 
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

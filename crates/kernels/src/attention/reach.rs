@@ -7,11 +7,11 @@ use std::ops::Range;
 
 use super::scores::union;
 use super::{KEYS, Options, QUERIES, Shape};
-use crate::micro::{self, SMALL};
+use crate::micro::{self, ROWS};
 use pulp::Simd;
 
 /// At most so many groups of a tile's rows are among the keys, or among the queries.
-const GROUPS: usize = KEYS.div_ceil(SMALL);
+const GROUPS: usize = KEYS.div_ceil(ROWS);
 
 const _: () = assert!(QUERIES <= KEYS);
 
@@ -48,7 +48,7 @@ impl Reach {
         if covers(block.start) && covers(block.end - 1) {
             return reach;
         }
-        let rows = micro::rows::<S>();
+        let rows = micro::ROWS;
         let groups = block.clone().step_by(rows).zip(&mut reach.spans);
         for (first, span) in groups {
             let group = first..block.end.min(first + rows);
@@ -62,7 +62,7 @@ impl Reach {
     /// The other way round: for each group of columns, the rows of `0..rows` that need one of them.
     #[inline(always)]
     pub fn turned<S: Simd>(&self, rows: usize, columns: usize) -> Self {
-        let group = micro::rows::<S>();
+        let group = micro::ROWS;
         let mut turned = Self::all(rows);
         let rows_of_groups = (0..rows).step_by(group).zip(&self.spans);
         for (first, span) in (0..columns).step_by(group).zip(&mut turned.spans) {
@@ -81,7 +81,7 @@ impl Reach {
     /// What the rows from `row` on need, where a group starts.
     #[inline(always)]
     pub fn at<S: Simd>(&self, row: usize) -> Range<usize> {
-        let [from, to] = self.spans[row / micro::rows::<S>()];
+        let [from, to] = self.spans[row / micro::ROWS];
         from..to
     }
 }

@@ -7,17 +7,17 @@ use pulp::Simd;
 
 use super::reach::Reach;
 use super::{Heads, KEYS, Options, QUERIES, Shape, WeightDropout};
-use crate::micro::{self, Onto, View};
+use crate::micro::{self, Onto, TileSize, View};
 use crate::pack::pack_panels_with;
 use crate::simd::{self, abreast};
 
-/// Whether a product reads rows of a head where they stand: they are whole panels, and so close or so few that copies of them
+/// Whether a product reads rows of a head where they stand: they are whole tiles, and so close or so few that copies of them
 /// would not be read often enough.
-pub(super) fn in_place(heads: Heads, rows: usize, width: usize, panel: usize) -> bool {
-    width.is_multiple_of(panel) && (heads.strides.row == width || rows <= 2 * QUERIES)
+pub(super) fn in_place(heads: Heads, rows: usize, width: usize, tile: TileSize) -> bool {
+    tile.padded(width) == width && (heads.strides.row == width || rows <= 2 * QUERIES)
 }
 
-/// Rows of a head as whole panels: where they stand, or else copied to `out` without gaps and padded with zeros. They are
+/// Rows of a head in whole tiles: where they stand, or else copied to `out` without gaps and padded with zeros. They are
 /// readable as long as both are.
 #[inline(always)]
 pub(super) fn whole_rows<S: Simd>(
@@ -27,8 +27,8 @@ pub(super) fn whole_rows<S: Simd>(
     width: usize,
     out: &mut [f32],
 ) -> View {
-    let panel = micro::columns::<S>();
-    if rows > 0 && in_place(heads, rows, width, panel) {
+    let tile = micro::size::<S>();
+    if rows > 0 && in_place(heads, rows, width, tile) {
         // This checks that the last row lies in the slice.
         heads.row(batch, head, rows - 1, width);
         return View {
@@ -37,7 +37,7 @@ pub(super) fn whole_rows<S: Simd>(
             column_stride: 1,
         };
     }
-    let padded = width.next_multiple_of(panel);
+    let padded = tile.padded(width);
     assert!(
         out.len() >= rows * padded,
         "attention: {} numbers have no room for {rows} rows of {padded}",
@@ -116,18 +116,19 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     let panel = micro::columns::<S>();
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
-        for row in (0..rows).step_by(micro::rows::<S>()) {
+        for row in (0..rows).step_by(micro::ROWS) {
             let needed = reach.at::<S>(row);
             if needed.start >= column + panel || needed.end <= column {
                 continue;
             }
+            let width = micro::width::<S>(needed.end.min(columns) - column);
             // SAFETY: the caller's promise; the slice checks that the tile starts inside C.
             unsafe {
                 let start = a.at(row, 0);
                 micro::tile(
                     simd,
-                    micro::rows::<S>().min(rows - row),
-                    panel,
+                    micro::ROWS.min(rows - row),
+                    width,
                     depth,
                     View { start, ..a },
                     b,
@@ -170,7 +171,7 @@ pub(super) fn score_packed<S: Simd>(
     unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS, reach) };
 }
 
-/// `C += A · B` with rows of C padded to whole panels; of A's rows only what is in `reach`, the rest being zeros.
+/// `C += A · B` with rows of C padded to whole tiles; of A's rows only what is in `reach`, the rest being zeros.
 ///
 /// # Safety
 /// `a` must be readable for `rows` by `depth`, and `b`, whose columns are neighbours, for `depth` by `padded`.
@@ -189,7 +190,8 @@ pub(super) unsafe fn add_product<S: Simd>(
     let panel = micro::columns::<S>();
     assert!(c.len() >= rows * padded);
     for column in (0..padded).step_by(panel) {
-        for row in (0..rows).step_by(micro::rows::<S>()) {
+        let width = panel.min(padded - column);
+        for row in (0..rows).step_by(micro::ROWS) {
             let needed = reach.at::<S>(row);
             let (first, needed) = (needed.start, needed.end.min(depth));
             if first >= needed {
@@ -200,8 +202,8 @@ pub(super) unsafe fn add_product<S: Simd>(
                 let start = a.at(row, first);
                 micro::tile(
                     simd,
-                    micro::rows::<S>().min(rows - row),
-                    panel,
+                    micro::ROWS.min(rows - row),
+                    width,
                     needed - first,
                     View { start, ..a },
                     b.at(first, column),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::micro::TileSize;
+use crate::micro::{ROWS, TileSize};
 
 /// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl Grid {
     pub fn new([rows, columns]: [usize; 2], depth: usize, tile: TileSize, threads: usize) -> Self {
         let of = |down: usize, across: usize| {
             let piece = [
-                rows.div_ceil(down).next_multiple_of(tile.rows),
+                rows.div_ceil(down).next_multiple_of(ROWS),
                 columns.div_ceil(across).next_multiple_of(tile.columns),
             ];
             Self {
@@ -27,27 +27,33 @@ impl Grid {
                 across: columns.div_ceil(piece[1].max(1)),
             }
         };
-        // A piece should be worth the trouble. Very large products get two per thread, so that a thread that is held up
-        // does not hold up all.
+        // A piece should be worth the trouble. Very large products get several per thread, so that a thread that is held up
+        // does not hold up all: wide tiles, which pack no rows of A, lose little by pieces of a millisecond or two.
         let most = (rows * columns * depth) >> 16;
+        let several = match tile.is_wide() {
+            true => (most >> 11).clamp(2 * threads, 8 * threads),
+            false => 2 * threads,
+        };
         let wanted = if most >= (threads << 14) {
-            2 * threads
+            several
         } else {
             threads.min(most)
         };
+        // Half a cycle where a vector has eight numbers, a whole one where it has sixteen.
+        let packed = if tile.is_wide() { 32 } else { 8 };
         let grids = (1..=wanted.max(1)).map(|down| of(down, wanted.div_ceil(down).max(1)));
         grids
-            .min_by_key(|grid| grid.cost(threads))
+            .min_by_key(|grid| grid.cost(threads, packed))
             .expect("there is at least one grid")
     }
 
-    /// An estimate of time: the tiles of the thread with most pieces, and what its pieces pack.
-    fn cost(&self, threads: usize) -> usize {
+    /// An estimate of time: the products of the thread with most pieces, and what its pieces pack, a number of B taking as long
+    /// as so many products.
+    fn cost(&self, threads: usize, packed: usize) -> usize {
         let [rows, columns] = self.piece;
-        // In sixteenths of a cycle per unit of depth: a vector of products, and a packed number, take half a cycle. Rows
-        // count as packed even where A is read in place: it keeps pieces from lying side by side in short rows, where one
-        // thread's prefetches take the lines that the other writes.
-        let piece = rows * columns + 8 * (rows + columns);
+        // In the time of one product. Rows count even where A is read in place: it keeps pieces from lying side by side in
+        // short rows, where one thread's prefetches take the lines that the other writes.
+        let piece = rows * columns + 8 * rows + packed * columns;
         self.pieces().div_ceil(threads) * piece
     }
 

@@ -18,6 +18,9 @@ pub(super) const KC: usize = 384;
 pub(super) const NC: usize = 1536;
 /// The largest depth of B that is packed at a time, in blocks of at most KC: rows of C stay in the second cache meanwhile.
 pub(super) const DEEP: usize = 4 * KC;
+/// Numbers of B that are packed at a time for wide tiles: they stay in the second cache while all rows of A pass by. The third,
+/// where it is shared by dozens of cores, is too slow to keep them in.
+const PACKED_B: usize = 1 << 18;
 /// So many results stay in the second cache anyway, and one block of B at a time does too.
 const FEW_RESULTS: usize = 1 << 17;
 /// So many columns are worth a copy of the rows of A that they meet, in the order in which tiles read it.
@@ -68,20 +71,21 @@ impl Piece<'_> {
         let depth = self.a.columns;
         // Equal blocks: a thin last one would read and write all of C for little.
         let deep = depth.div_ceil(depth.div_ceil(KC));
-        let wide = NC
-            .min(self.columns.len())
-            .next_multiple_of(self.tile.columns);
         let packs_a = self.packs_a();
-        let tall = MC.min(self.rows.len()).next_multiple_of(self.tile.rows);
+        let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
         let size_of_a = if packs_a { deep * tall } else { 0 };
         let results = self.rows.len() * self.columns.len();
-        let deepest = match results > FEW_RESULTS {
-            true => depth.min(DEEP / deep * deep),
-            false => deep,
+        let (deepest, widest) = match (self.tile.is_wide(), results > FEW_RESULTS) {
+            (true, _) => (deep, PACKED_B / deep / STRIP * STRIP),
+            (false, true) => (depth.min(DEEP / deep * deep), NC),
+            (false, false) => (deep, NC),
         };
+        let wide = widest
+            .min(self.columns.len())
+            .next_multiple_of(self.tile.columns);
         with_scratch(&PACKED, deepest * wide + size_of_a, |packed| {
             let (packed_b, packed_a) = packed.split_at_mut(deepest * wide);
-            for columns in cut(self.columns.clone(), NC) {
+            for columns in cut(self.columns.clone(), widest) {
                 for far in cut(0..depth, deepest) {
                     let blocks = || cut(far.clone(), deep).zip(0..);
                     for (depths, block) in blocks() {
@@ -112,7 +116,8 @@ impl Piece<'_> {
 
     /// Whether rows of A are copied: those that do not follow each other, and those that meet enough columns.
     fn packs_a(&self) -> bool {
-        self.a.column_stride != 1 || self.columns.len() >= MANY_COLUMNS
+        let pays = !self.tile.is_wide() && self.columns.len() >= MANY_COLUMNS;
+        self.a.column_stride != 1 || pays
     }
 
     fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
@@ -145,7 +150,7 @@ impl Piece<'_> {
                 turned,
                 depths.len(),
                 rows.len(),
-                self.tile.rows,
+                micro::ROWS,
                 out,
             );
         }
@@ -153,7 +158,7 @@ impl Piece<'_> {
             start: out.as_ptr(),
             // From a panel's first row to the next panel's it is a whole panel; inside a panel rows are neighbours.
             row_stride: 1,
-            column_stride: self.tile.rows,
+            column_stride: micro::ROWS,
         }
     }
 
@@ -172,8 +177,8 @@ impl Piece<'_> {
             _ => Base::Old,
         };
         let panel_stride = match self.packs_a() {
-            false => self.tile.rows * a.row_stride,
-            true => self.tile.rows * depths.len(),
+            false => micro::ROWS * a.row_stride,
+            true => micro::ROWS * depths.len(),
         };
         for strip in cut(columns.clone(), STRIP) {
             // SAFETY: the piece of C starts inside it.
@@ -233,7 +238,7 @@ impl WithSimd for Tiles<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let (tall, panel) = (micro::rows::<S>(), micro::columns::<S>());
+        let (tall, panel) = (micro::ROWS, micro::columns::<S>());
         let (tiles, panels) = (self.rows.div_ceil(tall), self.width.div_ceil(panel));
         // What stays in the first cache while the others pass by: a panel of B, or the rows of a tile where that is too large.
         let b_stays = 4 * panel * self.depth <= FIRST_CACHE;

@@ -121,7 +121,7 @@ fn sizes(shape: &Shape, tile: TileSize) -> [usize; 7] {
         shape.head_width * wide,
         shape.head_width,
         CHUNK.next_multiple_of(panel) * shape.head_width,
-        MANY * shape.head_width.next_multiple_of(tile.rows),
+        MANY * shape.head_width.next_multiple_of(micro::ROWS),
         MANY * wide,
         CHUNK * CHUNK.next_multiple_of(panel),
         CHUNK * wide,

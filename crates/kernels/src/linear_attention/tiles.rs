@@ -38,7 +38,7 @@ impl Left {
     pub fn rows<S: Simd>(view: View) -> Self {
         Self {
             view,
-            tile_step: micro::rows::<S>() * view.row_stride,
+            tile_step: micro::ROWS * view.row_stride,
         }
     }
 
@@ -49,9 +49,9 @@ impl Left {
             view: View {
                 start: data.as_ptr(),
                 row_stride: 1,
-                column_stride: micro::rows::<S>(),
+                column_stride: micro::ROWS,
             },
-            tile_step: micro::rows::<S>() * depth,
+            tile_step: micro::ROWS * depth,
         }
     }
 
@@ -61,7 +61,7 @@ impl Left {
             start: self
                 .view
                 .start
-                .wrapping_add(first_row / micro::rows::<S>() * self.tile_step),
+                .wrapping_add(first_row / micro::ROWS * self.tile_step),
             ..self.view
         }
     }
@@ -123,14 +123,15 @@ pub(super) unsafe fn multiply<S: Simd>(
 ) {
     let panel = micro::columns::<S>();
     for column in (0..columns).step_by(panel) {
-        for row in (0..rows).step_by(micro::rows::<S>()) {
-            let count = micro::rows::<S>().min(rows - row);
+        let width = micro::width::<S>(columns - column);
+        for row in (0..rows).step_by(micro::ROWS) {
+            let count = micro::ROWS.min(rows - row);
             // SAFETY: the caller's promise for `a`; panels and sums check theirs.
             unsafe {
                 micro::tile(
                     simd,
                     count,
-                    panel,
+                    width,
                     b.depth,
                     a.tile::<S>(row),
                     b.at::<S>(column, 0),
@@ -175,9 +176,10 @@ impl Triangle {
         let panel = micro::columns::<S>();
         for column in (0..self.keys).step_by(panel) {
             // The tile of the first row that sees a key of the panel.
-            let first = (column + self.shift) / micro::rows::<S>() * micro::rows::<S>();
-            for row in (first..self.rows).step_by(micro::rows::<S>()) {
-                let count = micro::rows::<S>().min(self.rows - row);
+            let first = (column + self.shift) / micro::ROWS * micro::ROWS;
+            let width = micro::width::<S>(self.keys - column);
+            for row in (first..self.rows).step_by(micro::ROWS) {
+                let count = micro::ROWS.min(self.rows - row);
                 let start = row * stride + column;
                 let c = &mut c[start..start + (count - 1) * stride + panel];
                 // SAFETY: the caller's promise for `a`; the panels check theirs, and the slice is as long as the tile.
@@ -185,7 +187,7 @@ impl Triangle {
                     micro::tile(
                         simd,
                         count,
-                        panel,
+                        width,
                         b.depth,
                         a.tile::<S>(row),
                         b.at::<S>(column, 0),
@@ -216,8 +218,9 @@ impl Triangle {
         assert!(self.keys <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
         let panel = micro::columns::<S>();
         for column in (0..columns).step_by(panel) {
-            for row in (0..self.rows).step_by(micro::rows::<S>()) {
-                let count = micro::rows::<S>().min(self.rows - row);
+            let width = micro::width::<S>(columns - column);
+            for row in (0..self.rows).step_by(micro::ROWS) {
+                let count = micro::ROWS.min(self.rows - row);
                 let depth = self.seen(row + count - 1);
                 if depth == 0 {
                     continue;
@@ -232,7 +235,7 @@ impl Triangle {
                     micro::tile(
                         simd,
                         count,
-                        panel,
+                        width,
                         depth,
                         view,
                         b.at::<S>(column, 0),
@@ -260,8 +263,9 @@ impl Triangle {
         assert!(self.rows <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
         let panel = micro::columns::<S>();
         for column in (0..columns).step_by(panel) {
-            for key in (0..self.keys).step_by(micro::rows::<S>()) {
-                let count = micro::rows::<S>().min(self.keys - key);
+            let width = micro::width::<S>(columns - column);
+            for key in (0..self.keys).step_by(micro::ROWS) {
+                let count = micro::ROWS.min(self.keys - key);
                 // Earlier queries see none of these keys.
                 let first = key + self.shift;
                 if first >= self.rows {
@@ -277,7 +281,7 @@ impl Triangle {
                     micro::tile(
                         simd,
                         count,
-                        panel,
+                        width,
                         self.rows - first,
                         view,
                         b.at::<S>(column, first),
@@ -346,7 +350,7 @@ pub(super) unsafe fn pack_left<S: Simd>(
     out: &mut [f32],
 ) -> Left {
     // SAFETY: the caller's promise.
-    unsafe { pack_panels_with(simd, view, rows, width, micro::rows::<S>(), out) };
+    unsafe { pack_panels_with(simd, view, rows, width, micro::ROWS, out) };
     Left::packed::<S>(out, rows)
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::scores::in_place;
 use super::super::{Heads, KEYS, QUERIES, Shape};
+use crate::micro::TileSize;
 
 /// How large each buffer is, in the order of [`Buffers`].
 pub(super) type Sizes = [usize; 11];
@@ -60,19 +61,19 @@ impl<'s> Buffers<'s> {
     }
 }
 
-/// The sizes of the buffers, for panels of so many columns, and for these keys, queries and upstream gradients.
+/// The sizes of the buffers, for tiles of this size, and for these keys, queries and upstream gradients.
 pub(super) fn buffer_sizes(
     shape: &Shape,
-    panel: usize,
+    tile: TileSize,
     [key, query, upstream]: [Heads; 3],
 ) -> Sizes {
-    let copied = |heads, rows, width: usize| match in_place(heads, rows, width, panel) {
+    let copied = |heads, rows, width: usize| match in_place(heads, rows, width, tile) {
         true => 0,
-        false => rows * width.next_multiple_of(panel),
+        false => rows * tile.padded(width),
     };
-    let padded_keys = shape.keys.next_multiple_of(panel);
-    let width = shape.head_width.next_multiple_of(panel);
-    let wide = shape.value_width.next_multiple_of(panel);
+    let padded_keys = shape.keys.next_multiple_of(tile.columns);
+    let width = tile.padded(shape.head_width);
+    let wide = tile.padded(shape.value_width);
     [
         padded_keys * shape.head_width,
         padded_keys * shape.value_width,

@@ -1,7 +1,7 @@
 //! The buffers of a task of the backward pass.
 
 use super::super::{CHUNK, MANY, Shape};
-use crate::micro::TileSize;
+use crate::micro::{ROWS, TileSize};
 
 /// How large each buffer is, in the order of [`Buffers`].
 pub(super) type Sizes = [usize; 12];
@@ -81,7 +81,7 @@ pub(super) fn sizes(shape: &Shape, tile: TileSize) -> Sizes {
         shape.head_width * width,
         MANY * wide,
         chunk * wide,
-        MANY * wide.next_multiple_of(tile.rows),
+        MANY * wide.next_multiple_of(ROWS),
         MANY * features,
         CHUNK * wide,
         chunk * shape.head_width,

@@ -16,7 +16,7 @@ use crate::simd;
 use crate::threads::{self, Work};
 
 pub use backward::{Applied, Map, backward};
-pub(crate) use few::dot;
+pub(crate) use few::{AHEAD, dot, dots};
 use few::{FEW_ROWS, few_rows};
 
 /// The sizes of a linear map.

@@ -87,6 +87,13 @@ impl WithSimd for Panels<'_> {
                 let start = (index * rows + first) * panel;
                 // SAFETY: the caller's promise: the run starts inside the view.
                 let from = unsafe { view.at(first, column) };
+                // The next rows stand on other pages, where the processor does not look by itself.
+                if view.column_stride == 1 && column % LINE < panel {
+                    for row in 0..rows_of_run {
+                        let ahead = (run + row) * view.row_stride;
+                        simd::fetch_far(from.wrapping_add(ahead), panel);
+                    }
+                }
                 let run = Run {
                     view: View {
                         start: from,
@@ -102,6 +109,9 @@ impl WithSimd for Panels<'_> {
         }
     }
 }
+
+/// Numbers of a line of the caches.
+const LINE: usize = 16;
 
 /// Rows that are packed at a time, in whole blocks of a transposition: up to 256 columns fit into the first cache.
 const RUN: usize = 16;

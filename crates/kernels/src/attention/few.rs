@@ -6,13 +6,11 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::Heads;
-use crate::linear::dot;
+use crate::linear::{self, AHEAD};
+use crate::simd;
 
 /// Up to this many queries, nothing is packed.
 pub(super) const FEW: usize = 4;
-
-/// Vectors of sums that stay in registers.
-const SUMS: usize = 8;
 
 /// The rows of one head of one sequence.
 #[derive(Clone, Copy)]
@@ -39,8 +37,18 @@ pub(super) fn dots<S: Simd>(
     range: Range<usize>,
     out: &mut [f32],
 ) {
-    for (out, key) in out.iter_mut().zip(range) {
-        *out = dot(simd, query, keys.row(key));
+    /// Keys that are read at a time.
+    const TOGETHER: usize = 4;
+    let (fours, rest) = out[..range.len()].as_chunks_mut::<TOGETHER>();
+    for (four, first) in fours.iter_mut().zip(range.clone().step_by(TOGETHER)) {
+        let mut rows: [&[f32]; TOGETHER] = [&[]; TOGETHER];
+        for (row, key) in rows.iter_mut().zip(first..) {
+            *row = keys.row(key);
+        }
+        *four = linear::dots::<S, TOGETHER, true>(simd, query, rows);
+    }
+    for (out, key) in rest.iter_mut().zip(range.end - range.len() % TOGETHER..) {
+        *out = linear::dot(simd, query, keys.row(key));
     }
 }
 
@@ -56,14 +64,22 @@ pub(super) fn add_weighted<S: Simd>(
     let sums = &mut sums[..values.width];
     let (vectors, rest) = S::as_mut_simd_f32s(sums);
     let whole = vectors.len() * S::F32_LANES;
-    let (blocks, single) = vectors.as_chunks_mut::<SUMS>();
-    for (index, block) in blocks.iter_mut().enumerate() {
-        add_block(simd, weights, values, first, index * SUMS, block);
+    // As many vectors of a value at a time as there are, so that its row is read once.
+    let (eights, left) = vectors.as_chunks_mut::<8>();
+    let (fours, singles) = left.as_chunks_mut::<4>();
+    let mut from = 0;
+    for block in eights {
+        add_block(simd, weights, values, first, from, block);
+        from += block.len();
     }
-    let done = blocks.len() * SUMS;
-    for (index, vector) in single.iter_mut().enumerate() {
+    for block in fours {
+        add_block(simd, weights, values, first, from, block);
+        from += block.len();
+    }
+    for vector in singles {
         let block = std::array::from_mut(vector);
-        add_block(simd, weights, values, first, done + index, block);
+        add_block(simd, weights, values, first, from, block);
+        from += block.len();
     }
     if rest.is_empty() {
         return;
@@ -89,6 +105,10 @@ fn add_block<S: Simd, const N: usize>(
     for (weight, key) in weights.iter().zip(first..) {
         let weight = simd.splat_f32s(*weight);
         let value = &S::as_simd_f32s(values.row(key)).0[from..from + N];
+        simd::fetch_far(
+            value.as_ptr().cast::<f32>().wrapping_add(AHEAD),
+            N * S::F32_LANES,
+        );
         for lane in 0..N {
             sums[lane] = simd.mul_add_f32s(weight, value[lane], sums[lane]);
         }

@@ -89,17 +89,40 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        // Rows far apart at a time: memory gives more when it is asked in several places. It takes registers for the sums.
+        let whole = match S::REGISTER_COUNT {
+            0..32 => 0,
+            _ => self.outputs.len() / STREAMS,
+        };
+        let Range { start, end } = self.outputs.clone();
+        for first in start..start + whole {
+            self.rows::<S, STREAMS>(simd, std::array::from_fn(|i| first + i * whole));
+        }
+        for row in start + STREAMS * whole..end {
+            self.rows::<S, 1>(simd, [row]);
+        }
+    }
+}
+
+impl Dots<'_> {
+    /// Some rows of the weight with every row of `x`.
+    #[inline(always)]
+    fn rows<S: Simd, const N: usize>(&self, simd: S, columns: [usize; N]) {
         let [_, input] = self.weight.sizes();
-        for column in self.outputs {
-            let weight = self.weight.row(column).expect("chosen for its rows");
-            for (row, x) in self.x.chunks_exact(input).enumerate() {
+        let mut weights: [&[f32]; N] = [&[]; N];
+        for (weight, column) in weights.iter_mut().zip(columns) {
+            *weight = self.weight.row(column).expect("chosen for its rows");
+        }
+        for (row, x) in self.x.chunks_exact(input).enumerate() {
+            // The first row fetches for all.
+            let results = match row {
+                0 => dots::<S, N, true>(simd, x, weights),
+                _ => dots::<S, N, false>(simd, x, weights),
+            };
+            for (result, column) in results.into_iter().zip(columns) {
                 // SAFETY: this task alone writes to these outputs.
                 let out = unsafe { self.target.piece(row, column, 1) };
-                // The first row fetches for all.
-                out[0] = match row {
-                    0 => dot_fetching::<S, AHEAD>(simd, x, weight),
-                    _ => dot(simd, x, weight),
-                };
+                out[0] = result;
             }
         }
     }
@@ -174,40 +197,58 @@ fn add_multiples<S: Simd, const N: usize>(
     }
 }
 
-/// Numbers between those that are multiplied and those that are asked for: two pages, since the processor by itself stops
-/// reading ahead at the end of one.
-const AHEAD: usize = 2048;
+/// Rows of the weight that are read at a time.
+const STREAMS: usize = 4;
 
-/// A dot product with four sums under way, enough to hide the latency of adding.
+/// Numbers between those that are multiplied and those that are asked for, of all rows together: two pages, since the processor
+/// by itself stops reading ahead at the end of one.
+pub(crate) const AHEAD: usize = 2048;
+
+/// A dot product.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    dot_fetching::<S, 0>(simd, a, b)
+    dots::<S, 1, false>(simd, a, [b])[0]
 }
 
-/// [`dot`] that asks for what comes so many numbers after those of `b`, unless that is none.
+/// Dot products of one slice with several, each with four sums under way, enough to hide the latency of adding; if that is
+/// wanted, asking for what comes after the several.
 #[inline(always)]
-fn dot_fetching<S: Simd, const DISTANCE: usize>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dots<S: Simd, const N: usize, const FETCH: bool>(
+    simd: S,
+    a: &[f32],
+    several: [&[f32]; N],
+) -> [f32; N] {
     let (a_vectors, a_rest) = S::as_simd_f32s(a);
-    let (b_vectors, b_rest) = S::as_simd_f32s(b);
-    let mut sums = [simd.splat_f32s(0.0); 4];
     let (a_chunks, a_left) = a_vectors.as_chunks::<4>();
-    let (b_chunks, b_left) = b_vectors.as_chunks::<4>();
-    for (a, b) in a_chunks.iter().zip(b_chunks) {
-        if DISTANCE > 0 {
-            let ahead = b.as_ptr().cast::<f32>().wrapping_add(DISTANCE);
-            simd::fetch_far(ahead, 4 * S::F32_LANES);
-        }
-        for lane in 0..4 {
-            sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
+    let mut vectors: [&[S::f32s]; N] = [&[]; N];
+    for (vectors, b) in vectors.iter_mut().zip(several) {
+        // As many as of A, so that the compiler checks no index.
+        *vectors = &S::as_simd_f32s(b).0[..a_vectors.len()];
+    }
+    let mut sums = [[simd.splat_f32s(0.0); 4]; N];
+    for (place, a) in a_chunks.iter().enumerate() {
+        for (sums, vectors) in sums.iter_mut().zip(vectors) {
+            let b = &vectors[4 * place..4 * place + 4];
+            if FETCH {
+                let ahead = b.as_ptr().cast::<f32>().wrapping_add(AHEAD / N);
+                simd::fetch_far(ahead, 4 * S::F32_LANES);
+            }
+            for lane in 0..4 {
+                sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
+            }
         }
     }
-    for (a, b) in a_left.iter().zip(b_left) {
-        sums[0] = simd.mul_add_f32s(*a, *b, sums[0]);
+    let mut results = [0.0; N];
+    let done = 4 * a_chunks.len();
+    for (i, [first, second, third, fourth]) in sums.into_iter().enumerate() {
+        let mut first = first;
+        for (a, b) in a_left.iter().zip(&vectors[i][done..]) {
+            first = simd.mul_add_f32s(*a, *b, first);
+        }
+        let sum = simd.add_f32s(simd.add_f32s(first, second), simd.add_f32s(third, fourth));
+        let b_rest = &several[i][a.len() - a_rest.len()..];
+        let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+        results[i] = simd.reduce_sum_f32s(sum) + rest;
     }
-    let sum = simd.add_f32s(
-        simd.add_f32s(sums[0], sums[1]),
-        simd.add_f32s(sums[2], sums[3]),
-    );
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    simd.reduce_sum_f32s(sum) + rest
+    results
 }

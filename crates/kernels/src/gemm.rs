@@ -5,10 +5,13 @@
 //!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
 //!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
 //! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache (or a tile's rows of A, where it is too large),
-//! │MC│  │  ┌────┬────┬────┬────┐                    MC rows of A in the second, and packed B in the third. Rows of A
-//! ├──┼──┤  │ C: finished after the last KC │        are packed too, in panels, unless they follow each other and meet
-//! └──┴──┘                                           few columns.
+//! │MC│  │  ┌────┬────┬────┬────┐                    MC rows of A in the second, and packed B in the third.
+//! ├──┼──┤  │ C: finished after the last KC │
+//! └──┴──┘
 //! ```
+//!
+//! Rows of A are packed too, in panels, unless they follow each other and meet few columns. Wide tiles (AVX-512) read so little
+//! of A that they take it where it stands, and so much of B that it stays in the second cache while all rows of A pass by.
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 

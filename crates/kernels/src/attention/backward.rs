@@ -312,7 +312,7 @@ impl Group<'_> {
         buffers: &mut Buffers,
     ) {
         let Meeting { block, keys, .. } = meeting;
-        let reach = Reach::of_queries::<S>(self.options, self.shape, self.batch, block, keys);
+        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys);
         self.score(simd, meeting, rows, buffers, &reach);
         for row in 0..block.len() {
             let line = row * KEYS..(row + 1) * KEYS;
@@ -388,7 +388,7 @@ impl Group<'_> {
             row_stride: 1,
             column_stride: KEYS,
         };
-        let turned_reach = reach.turned::<S>(rows, count);
+        let turned_reach = reach.turned(rows, count);
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
         // readable in whole tiles.
         unsafe {

@@ -272,7 +272,7 @@ impl Head<'_> {
             queries, running, ..
         } = block;
         let (tile, count) = (keys.start, keys.len());
-        let reach = Reach::of_queries::<S>(self.options, self.shape, self.batch, queries, &keys);
+        let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys);
         let rows = queries.clone();
         self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
         for row in 0..queries.len() {

@@ -7,8 +7,7 @@ use std::ops::Range;
 
 use super::scores::union;
 use super::{KEYS, Options, QUERIES, Shape};
-use crate::micro::{self, ROWS};
-use pulp::Simd;
+use crate::micro::ROWS;
 
 /// At most so many groups of a tile's rows are among the keys, or among the queries.
 const GROUPS: usize = KEYS.div_ceil(ROWS);
@@ -32,7 +31,7 @@ impl Reach {
 
     /// The keys of `tile`, counted from its first, that the queries of a block see.
     #[inline(always)]
-    pub fn of_queries<S: Simd>(
+    pub fn of_queries(
         options: &Options,
         shape: &Shape,
         batch: usize,
@@ -48,7 +47,7 @@ impl Reach {
         if covers(block.start) && covers(block.end - 1) {
             return reach;
         }
-        let rows = micro::ROWS;
+        let rows = ROWS;
         let groups = block.clone().step_by(rows).zip(&mut reach.spans);
         for (first, span) in groups {
             let group = first..block.end.min(first + rows);
@@ -61,8 +60,8 @@ impl Reach {
 
     /// The other way round: for each group of columns, the rows of `0..rows` that need one of them.
     #[inline(always)]
-    pub fn turned<S: Simd>(&self, rows: usize, columns: usize) -> Self {
-        let group = micro::ROWS;
+    pub fn turned(&self, rows: usize, columns: usize) -> Self {
+        let group = ROWS;
         let mut turned = Self::all(rows);
         let rows_of_groups = (0..rows).step_by(group).zip(&self.spans);
         for (first, span) in (0..columns).step_by(group).zip(&mut turned.spans) {
@@ -80,8 +79,8 @@ impl Reach {
 
     /// What the rows from `row` on need, where a group starts.
     #[inline(always)]
-    pub fn at<S: Simd>(&self, row: usize) -> Range<usize> {
-        let [from, to] = self.spans[row / micro::ROWS];
+    pub fn at(&self, row: usize) -> Range<usize> {
+        let [from, to] = self.spans[row / ROWS];
         from..to
     }
 }

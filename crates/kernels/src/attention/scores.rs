@@ -117,7 +117,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
         for row in (0..rows).step_by(micro::ROWS) {
-            let needed = reach.at::<S>(row);
+            let needed = reach.at(row);
             if needed.start >= column + panel || needed.end <= column {
                 continue;
             }
@@ -192,7 +192,7 @@ pub(super) unsafe fn add_product<S: Simd>(
     for column in (0..padded).step_by(panel) {
         let width = panel.min(padded - column);
         for row in (0..rows).step_by(micro::ROWS) {
-            let needed = reach.at::<S>(row);
+            let needed = reach.at(row);
             let (first, needed) = (needed.start, needed.end.min(depth));
             if first >= needed {
                 continue;

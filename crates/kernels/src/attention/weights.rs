@@ -155,7 +155,7 @@ impl Piece<'_> {
         if self.is_packed {
             let (packed, scores) = (&*self.packed_keys, &mut *self.scores);
             let at = [batch, head];
-            let reach = Reach::of_queries::<S>(self.options, self.shape, batch, &block, &tile);
+            let reach = Reach::of_queries(self.options, self.shape, batch, &block, &tile);
             score_packed(
                 simd, self.shape, self.query, at, block, tile, packed, scores, &reach,
             );

@@ -312,7 +312,7 @@ impl Group<'_> {
         let stride = CHUNK.next_multiple_of(micro::columns::<S>());
         for head in self.heads() {
             self.slopes(simd, head, queries.clone(), buffers.slopes);
-            let left = Left::rows::<S>(dense(buffers.slopes, wide));
+            let left = Left::rows(dense(buffers.slopes, wide));
             let state = Panels {
                 data: buffers.state,
                 depth: wide,
@@ -382,8 +382,8 @@ impl Group<'_> {
             if !keys.is_empty() {
                 // SAFETY: as above.
                 let slope_panels = unsafe {
-                    triangle.scores(simd, Left::rows::<S>(query), key_columns, weights, stride);
-                    let left = Left::rows::<S>(slopes);
+                    triangle.scores(simd, Left::rows(query), key_columns, weights, stride);
+                    let left = Left::rows(slopes);
                     triangle.scores(simd, left, value_columns, weight_slopes, stride);
                     pack(simd, slopes, queries.len(), width, buffers.slope_panels)
                 };
@@ -424,10 +424,10 @@ impl Group<'_> {
         let mut dvalues = Sums::rows::<S>(buffers.value_rows, width);
         // SAFETY: so many wide rows were made, and the view checks that all keys lie in their slice.
         unsafe {
-            let values = Left::rows::<S>(dense(buffers.values, wide));
+            let values = Left::rows(dense(buffers.values, wide));
             let size = [keys.len(), features];
             multiply(simd, size, values, state, &mut dkeys, Onto::Replace);
-            let left = Left::rows::<S>(self.key.view(keys.clone()));
+            let left = Left::rows(self.key.view(keys.clone()));
             let size = [keys.len(), width];
             multiply(simd, size, left, turned, &mut dvalues, Onto::Replace);
         }

@@ -311,7 +311,7 @@ impl Group<'_> {
         let stride = CHUNK.next_multiple_of(micro::columns::<S>());
         for head in self.heads.clone() {
             let query = Rows::new(self.query, self.batch, head, features);
-            let left = Left::rows::<S>(query.view(queries.clone()));
+            let left = Left::rows(query.view(queries.clone()));
             let state = Panels {
                 data: buffers.state,
                 depth: features,

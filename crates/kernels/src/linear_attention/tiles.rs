@@ -35,7 +35,7 @@ pub(super) struct Left {
 impl Left {
     /// Rows that lie anywhere.
     #[inline(always)]
-    pub fn rows<S: Simd>(view: View) -> Self {
+    pub fn rows(view: View) -> Self {
         Self {
             view,
             tile_step: micro::ROWS * view.row_stride,
@@ -44,7 +44,7 @@ impl Left {
 
     /// Panels of a tile's rows, of this depth.
     #[inline(always)]
-    pub fn packed<S: Simd>(data: &[f32], depth: usize) -> Self {
+    pub fn packed(data: &[f32], depth: usize) -> Self {
         Self {
             view: View {
                 start: data.as_ptr(),
@@ -56,7 +56,7 @@ impl Left {
     }
 
     #[inline(always)]
-    fn tile<S: Simd>(self, first_row: usize) -> View {
+    fn tile(self, first_row: usize) -> View {
         View {
             start: self
                 .view
@@ -133,7 +133,7 @@ pub(super) unsafe fn multiply<S: Simd>(
                     count,
                     width,
                     b.depth,
-                    a.tile::<S>(row),
+                    a.tile(row),
                     b.at::<S>(column, 0),
                     panel,
                     c.at::<S>(row, count, column),
@@ -189,7 +189,7 @@ impl Triangle {
                         count,
                         width,
                         b.depth,
-                        a.tile::<S>(row),
+                        a.tile(row),
                         b.at::<S>(column, 0),
                         panel,
                         c.as_mut_ptr(),
@@ -351,7 +351,7 @@ pub(super) unsafe fn pack_left<S: Simd>(
 ) -> Left {
     // SAFETY: the caller's promise.
     unsafe { pack_panels_with(simd, view, rows, width, micro::ROWS, out) };
-    Left::packed::<S>(out, rows)
+    Left::packed(out, rows)
 }
 
 /// A view of rows without gaps.

@@ -25,7 +25,7 @@ pub(crate) const fn columns<S: Simd>() -> usize {
 }
 
 /// Columns of a narrow tile, half of a whole one's: what is left over at the end of a row is no wider than it must be.
-pub(crate) const fn narrow<S: Simd>() -> usize {
+const fn narrow<S: Simd>() -> usize {
     columns::<S>() / 2
 }
 
@@ -38,7 +38,7 @@ pub(crate) const fn width<S: Simd>(left: usize) -> usize {
     }
 }
 
-/// The sizes of a tile, for what is done outside of kernels.
+/// The sizes of a tile, also for what is done outside of kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileSize {
     /// Also of a panel of B.
@@ -228,6 +228,8 @@ impl WithSimd for Task<'_> {
 }
 
 impl Task<'_> {
+    /// Whole, or in part.
+    ///
     /// # Safety
     /// As for [`tile`]; the columns must fit so many vectors.
     #[inline(always)]
@@ -397,8 +399,8 @@ unsafe fn accumulate_rows<S: Simd, const V: usize>(
     b_stride: usize,
 ) -> Sums<S, ROWS, V> {
     let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
-    // A pointer for three rows: an address can add one or two strides by itself. Otherwise the compiler sees that one pointer
-    // would do, and computes the addresses of the others at each step.
+    // A pointer for three rows: an address can add one or two strides by itself. A black box, because the compiler would see
+    // that one pointer is enough, and compute the addresses of the others at each step.
     const { assert!(ROWS == 2 * 3) };
     let mut threes = [a.start, black_box(a.start.wrapping_add(3 * a.row_stride))];
     // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.

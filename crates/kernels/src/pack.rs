@@ -88,7 +88,7 @@ impl WithSimd for Panels<'_> {
                 // SAFETY: the caller's promise: the run starts inside the view.
                 let from = unsafe { view.at(first, column) };
                 // The next rows stand on other pages, where the processor does not look by itself.
-                if view.column_stride == 1 && column % LINE < panel {
+                if view.column_stride == 1 && column % simd::LINE < panel {
                     for row in 0..rows_of_run {
                         let ahead = (run + row) * view.row_stride;
                         simd::fetch_far(from.wrapping_add(ahead), panel);
@@ -109,9 +109,6 @@ impl WithSimd for Panels<'_> {
         }
     }
 }
-
-/// Numbers of a line of the caches.
-const LINE: usize = 16;
 
 /// Rows that are packed at a time, in whole blocks of a transposition: up to 256 columns fit into the first cache.
 const RUN: usize = 16;
@@ -138,9 +135,9 @@ impl Run<'_> {
             self.panel,
         ) {
             (1, true, 6) => self.copy::<6>(),
-            (1, true, 8) => self.copy::<8>(),
             (1, true, 16) => self.copy::<16>(),
             (1, true, 64) => self.copy::<64>(),
+            (1, ..) => self.copy_part(),
             (_, true, 6) if self.view.row_stride == 1 => self.turn_rows::<S, 6>(),
             _ => self.turn::<S>(),
         }
@@ -153,6 +150,16 @@ impl Run<'_> {
         for (row, out) in rows.iter_mut().enumerate() {
             // SAFETY: the maker of the run promises that its rows are readable, here `N` numbers each.
             *out = unsafe { self.view.at(row, 0).cast::<[f32; N]>().read_unaligned() };
+        }
+    }
+
+    /// Rows of any width.
+    #[inline(always)]
+    fn copy_part(&mut self) {
+        for (row, out) in self.out.chunks_exact_mut(self.panel).enumerate() {
+            // SAFETY: the maker of the run promises that its rows are readable.
+            let from = unsafe { std::slice::from_raw_parts(self.view.at(row, 0), self.width) };
+            out[..self.width].copy_from_slice(from);
         }
     }
 
@@ -206,7 +213,7 @@ impl Run<'_> {
         0
     }
 
-    /// Any strides; in blocks of eight by eight where the numbers of a column follow each other.
+    /// Any strides; in squares of vectors where the numbers of a column follow each other.
     #[inline(always)]
     fn turn<S: Simd>(&mut self) {
         let [whole_rows, whole_columns] = self.turn_squares::<S>();
@@ -248,6 +255,11 @@ impl Run<'_> {
         [rows, columns]
     }
 
+    #[cfg(not(target_arch = "x86_64"))]
+    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
+        [0, 0]
+    }
+
     /// [`Self::turn_squares`] of sixteen by sixteen, where there is AVX-512: whole lines of the caches are written.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -269,11 +281,6 @@ impl Run<'_> {
             }
         }
         [rows, columns]
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
-        [0, 0]
     }
 }
 
@@ -478,7 +485,7 @@ mod tests {
                     row_stride,
                     column_stride,
                 };
-                for panel in [2, 6, 8, 16, 64] {
+                for panel in [2, 6, 16, 64] {
                     for &instructions in simd::available() {
                         let mut out = vec![f32::NAN; width.div_ceil(panel) * panel * rows];
                         // SAFETY: the view is of all numbers.

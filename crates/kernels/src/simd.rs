@@ -121,11 +121,12 @@ pub(crate) fn fetch_far(start: *const f32, count: usize) {
     let _ = (start, count);
 }
 
+/// Numbers of a line of the caches.
+pub(crate) const LINE: usize = 16;
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn fetch_into<const HINT: i32>(start: *const f32, count: usize) {
-    /// Numbers of a line of the caches.
-    const LINE: usize = 16;
     for line in (0..count).step_by(LINE) {
         // SAFETY: SSE is part of x86-64, and a hint reads nothing.
         unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.wrapping_add(line).cast()) };

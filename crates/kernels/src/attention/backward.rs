@@ -311,8 +311,8 @@ impl Group<'_> {
         rows: Whole,
         buffers: &mut Buffers,
     ) {
-        let Meeting { block, keys, .. } = meeting;
-        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys);
+        let Meeting { block, keys, run } = meeting;
+        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys, run);
         self.score(simd, meeting, rows, buffers, &reach);
         for row in 0..block.len() {
             let line = row * KEYS..(row + 1) * KEYS;

@@ -37,9 +37,14 @@ pub(super) fn dots<S: Simd>(
     range: Range<usize>,
     out: &mut [f32],
 ) {
-    /// Keys that are read at a time.
+    /// Keys that are read at a time, where there are registers for their sums.
     const TOGETHER: usize = 4;
-    let (fours, rest) = out[..range.len()].as_chunks_mut::<TOGETHER>();
+    let together = match S::REGISTER_COUNT {
+        0..32 => 0,
+        _ => range.len() / TOGETHER * TOGETHER,
+    };
+    let (fours, rest) = out[..range.len()].split_at_mut(together);
+    let fours = fours.as_chunks_mut::<TOGETHER>().0;
     for (four, first) in fours.iter_mut().zip(range.clone().step_by(TOGETHER)) {
         let mut rows: [&[f32]; TOGETHER] = [&[]; TOGETHER];
         for (row, key) in rows.iter_mut().zip(first..) {
@@ -47,7 +52,7 @@ pub(super) fn dots<S: Simd>(
         }
         *four = linear::dots::<S, TOGETHER, true>(simd, query, rows);
     }
-    for (out, key) in rest.iter_mut().zip(range.end - range.len() % TOGETHER..) {
+    for (out, key) in rest.iter_mut().zip(range.start + together..) {
         *out = linear::dot(simd, query, keys.row(key));
     }
 }
@@ -64,7 +69,7 @@ pub(super) fn add_weighted<S: Simd>(
     let sums = &mut sums[..values.width];
     let (vectors, rest) = S::as_mut_simd_f32s(sums);
     let whole = vectors.len() * S::F32_LANES;
-    // As many vectors of a value at a time as there are, so that its row is read once.
+    // Several vectors of a value at a time: most rows are then read once.
     let (eights, left) = vectors.as_chunks_mut::<8>();
     let (fours, singles) = left.as_chunks_mut::<4>();
     let mut from = 0;

@@ -129,7 +129,7 @@ fn queries_of_task(shape: &Shape, threads: usize) -> usize {
     let heads = shape.batch * shape.heads;
     let pieces = (2 * threads)
         .div_ceil(heads)
-        .min(shape.queries.div_ceil(4 * QUERIES))
+        .min(shape.queries.div_ceil(2 * QUERIES))
         .max(shape.queries / MANY)
         .max(1);
     shape.queries.div_ceil(pieces).next_multiple_of(QUERIES)
@@ -272,7 +272,7 @@ impl Head<'_> {
             queries, running, ..
         } = block;
         let (tile, count) = (keys.start, keys.len());
-        let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys);
+        let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys, &run);
         let rows = queries.clone();
         self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
         for row in 0..queries.len() {
@@ -352,12 +352,20 @@ impl Head<'_> {
         let (sums, padded) = (&mut *running.sums, running.padded);
         if !self.packed {
             let values = self.lines(self.value, self.shape.value_width);
+            // So few rows are one group.
+            let seen = reach.at(0);
             for (line, sums) in weights
                 .chunks_exact(KEYS)
                 .zip(sums.chunks_exact_mut(padded))
                 .take(rows)
             {
-                few::add_weighted(simd, &line[..tile.len()], values, tile.start, sums);
+                few::add_weighted(
+                    simd,
+                    &line[seen.clone()],
+                    values,
+                    tile.start + seen.start,
+                    sums,
+                );
             }
             return;
         }
@@ -366,8 +374,8 @@ impl Head<'_> {
             row_stride: KEYS,
             column_stride: 1,
         };
-        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys, whose values are readable as whole
-        // panels.
+        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys, whose values are readable in whole
+        // tiles.
         unsafe {
             let values = values.after_rows(tile.start);
             add_product(simd, rows, tile.len(), a, values, sums, padded, reach)

@@ -29,7 +29,7 @@ impl Reach {
         }
     }
 
-    /// The keys of `tile`, counted from its first, that the queries of a block see.
+    /// The keys of `tile` in a run of them, counted from the tile's first, that the queries of a block see.
     #[inline(always)]
     pub fn of_queries(
         options: &Options,
@@ -37,22 +37,25 @@ impl Reach {
         batch: usize,
         block: &Range<usize>,
         tile: &Range<usize>,
+        run: &Range<usize>,
     ) -> Self {
+        let within = tile.start.max(run.start)..tile.end.min(run.end);
+        let inside = |key: usize| key.clamp(within.start, within.end) - tile.start;
         let covers = |query: usize| {
             let seen = options.mask.range(shape, batch, query);
-            seen.start <= tile.start && tile.end <= seen.end
+            seen.start <= within.start && within.end <= seen.end
         };
-        let mut reach = Self::all(tile.len());
+        let mut reach = Self {
+            spans: [[inside(within.start), inside(within.end)]; GROUPS],
+        };
         // Both ends of what is seen only move forward, so what the first and the last query see, all do.
         if covers(block.start) && covers(block.end - 1) {
             return reach;
         }
-        let rows = ROWS;
-        let groups = block.clone().step_by(rows).zip(&mut reach.spans);
+        let groups = block.clone().step_by(ROWS).zip(&mut reach.spans);
         for (first, span) in groups {
-            let group = first..block.end.min(first + rows);
+            let group = first..block.end.min(first + ROWS);
             let seen = union(options, shape, batch, group);
-            let inside = |key: usize| key.clamp(tile.start, tile.end) - tile.start;
             *span = [inside(seen.start), inside(seen.end)];
         }
         reach
@@ -61,15 +64,14 @@ impl Reach {
     /// The other way round: for each group of columns, the rows of `0..rows` that need one of them.
     #[inline(always)]
     pub fn turned(&self, rows: usize, columns: usize) -> Self {
-        let group = ROWS;
         let mut turned = Self::all(rows);
-        let rows_of_groups = (0..rows).step_by(group).zip(&self.spans);
-        for (first, span) in (0..columns).step_by(group).zip(&mut turned.spans) {
+        let rows_of_groups = (0..rows).step_by(ROWS).zip(&self.spans);
+        for (first, span) in (0..columns).step_by(ROWS).zip(&mut turned.spans) {
             let [mut from, mut to] = [rows, 0];
             for (row, [start, end]) in rows_of_groups.clone() {
-                if *start < first + group && first < *end {
+                if *start < first + ROWS && first < *end {
                     from = from.min(row);
-                    to = rows.min(row + group);
+                    to = rows.min(row + ROWS);
                 }
             }
             *span = [from, to];

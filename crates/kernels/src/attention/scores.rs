@@ -121,7 +121,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
             if needed.start >= column + panel || needed.end <= column {
                 continue;
             }
-            let width = micro::width::<S>(needed.end.min(columns) - column);
+            let width = micro::width::<S>(needed.end - column);
             // SAFETY: the caller's promise; the slice checks that the tile starts inside C.
             unsafe {
                 let start = a.at(row, 0);

@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Queries that one task takes: each task packs the keys.
-const STEP: usize = 4 * QUERIES;
+const STEP: usize = 2 * QUERIES;
 
 /// Writes the exact weights `[batch, heads, queries, keys]`, before dropout; rows that saw nothing are zeros.
 ///
@@ -128,11 +128,15 @@ impl Piece<'_> {
     /// Writes the scores of a block of queries with a run of keys.
     #[inline(always)]
     fn run<S: Simd>(&mut self, simd: S, block: Range<usize>, run: Range<usize>, lines: &mut [f32]) {
-        let panel = micro::columns::<S>();
+        // Packed keys are met in whole panels, others in whole vectors.
+        let panel = match self.is_packed {
+            true => micro::columns::<S>(),
+            false => S::F32_LANES,
+        };
         for tile in (run.start / panel * panel..run.end).step_by(KEYS) {
             let count = KEYS.min(run.end - tile).next_multiple_of(panel);
             let count = count.min(self.shape.keys - tile);
-            self.score(simd, block.clone(), tile..tile + count);
+            self.score(simd, block.clone(), tile..tile + count, &run);
             for (row, out) in lines.chunks_exact_mut(self.shape.keys).enumerate() {
                 let at = [self.batch, self.head, block.start + row];
                 let range = self.options.mask.range(self.shape, self.batch, at[2]);
@@ -148,14 +152,20 @@ impl Piece<'_> {
         }
     }
 
-    /// The raw scores of a block of queries with a tile of keys.
+    /// The raw scores of a block of queries with the keys of a run in a tile.
     #[inline(always)]
-    fn score<S: Simd>(&mut self, simd: S, block: Range<usize>, tile: Range<usize>) {
+    fn score<S: Simd>(
+        &mut self,
+        simd: S,
+        block: Range<usize>,
+        tile: Range<usize>,
+        run: &Range<usize>,
+    ) {
         let (batch, head, width) = (self.batch, self.head, self.shape.head_width);
         if self.is_packed {
             let (packed, scores) = (&*self.packed_keys, &mut *self.scores);
             let at = [batch, head];
-            let reach = Reach::of_queries(self.options, self.shape, batch, &block, &tile);
+            let reach = Reach::of_queries(self.options, self.shape, batch, &block, &tile, run);
             score_packed(
                 simd, self.shape, self.query, at, block, tile, packed, scores, &reach,
             );

@@ -28,7 +28,7 @@ impl Grid {
             }
         };
         // A piece should be worth the trouble. Very large products get several per thread, so that a thread that is held up
-        // does not hold up all: wide tiles, which pack no rows of A, lose little by pieces of a millisecond or two.
+        // does not hold up all: wide tiles, which pack no rows of A that follow each other, lose little by pieces of a millisecond or two.
         let most = (rows * columns * depth) >> 16;
         let several = match tile.is_wide() {
             true => (most >> 11).clamp(2 * threads, 8 * threads),

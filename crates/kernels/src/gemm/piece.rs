@@ -10,13 +10,13 @@ use crate::micro::{self, Base, TileSize, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
 
-/// Rows of A that meet a block of B at a time, a multiple of every tile's.
+/// Rows of A that meet a block of B at a time, a multiple of a tile's.
 pub(super) const MC: usize = 144;
 /// The largest depth of a packed block: a panel of sixteen columns of B, or the rows of a tile, fit into the first cache.
 pub(super) const KC: usize = 384;
-/// Columns of B that are packed at a time, a multiple of every tile's.
+/// Columns of B that are packed at a time for tiles that are not wide, a multiple of every tile's.
 pub(super) const NC: usize = 1536;
-/// The largest depth of B that is packed at a time, in blocks of at most KC: rows of C stay in the second cache meanwhile.
+/// The largest depth of B that is packed at a time for these, in blocks of at most KC: rows of C stay in the second cache meanwhile.
 pub(super) const DEEP: usize = 4 * KC;
 /// Numbers of B that are packed at a time for wide tiles: they stay in the second cache while all rows of A pass by. The third,
 /// where it is shared by dozens of cores, is too slow to keep them in.

@@ -63,8 +63,8 @@ fn wide_products_take_several_blocks() {
 
 #[test]
 fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
-    // One thread packs them, many have too few columns each; the last takes several blocks of columns.
-    // Of depth KC, rows of a tile stay in the first cache where panels are wide; of KC + 3, panels do.
+    // Narrow tiles: one thread packs them, many have too few columns each; the last takes several blocks of columns.
+    // Of depth KC, rows of a tile stay in the first cache where panels are wide; of a quarter of it, panels do.
     let sizes = [
         (5, 255),
         (6, 256),
@@ -73,7 +73,10 @@ fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
         (MC + 1, 257),
         (8, NC + 33),
     ];
-    for ((rows, columns), depth) in sizes.into_iter().flat_map(|it| [(it, KC), (it, KC + 3)]) {
+    for ((rows, columns), depth) in sizes
+        .into_iter()
+        .flat_map(|it| [(it, KC / 4), (it, KC), (it, KC + 3)])
+    {
         let (a, b) = (numbers(rows * depth, 1), numbers(columns * depth, 2));
         let a = Matrix::new(&a, rows, depth);
         let b = Matrix::new(&b, columns, depth).transposed();

@@ -34,15 +34,15 @@ pub(super) fn few_rows(
     }
 }
 
-/// How many of `count` rows or columns of so many numbers each task has. Few and long pieces: the processor reads ahead along
-/// each.
-fn step(count: usize, numbers: usize) -> usize {
+/// How many of `count` rows or columns of so many numbers each of some tasks has, or of fewer that are worth it. Few and long
+/// pieces: the processor reads ahead along each.
+fn step(count: usize, numbers: usize, tasks: usize) -> usize {
     let least = threads::GRAIN / numbers;
-    count.div_ceil(2 * threads::count()).max(least)
+    count.div_ceil(tasks).max(least)
 }
 
 fn by_rows(shape: Shape, x: &[f32], weight: Matrix, target: Rows, instructions: Instructions) {
-    let step = step(shape.output, shape.input);
+    let step = step(shape.output, shape.input, 2 * threads::count());
     threads::each(shape.output.div_ceil(step), |part| {
         let first = part * step;
         let kernel = Dots {
@@ -55,9 +55,12 @@ fn by_rows(shape: Shape, x: &[f32], weight: Matrix, target: Rows, instructions: 
     });
 }
 
+/// Parts that columns are cut into, however many threads there are: sums of other parts would be other sums.
+const PARTS: usize = 16;
+
 /// Each part has sums of its own, which are then added up: the columns are read from end to end.
 fn by_columns(shape: Shape, x: &[f32], columns: Matrix, y: &mut [f32], instructions: Instructions) {
-    let step = step(shape.input, shape.output);
+    let step = step(shape.input, shape.output, PARTS);
     let starts: Vec<usize> = (0..shape.input).step_by(step).collect();
     let sums = parts::map(starts, |first| {
         let mut sums = vec![0.0; y.len()];

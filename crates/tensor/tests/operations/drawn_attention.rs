@@ -1,4 +1,4 @@
-//! Drawn cases of attention: sizes around its blocks of 48 queries by 128 keys, biases of each kind, dropout, and axes of no
+//! Drawn cases of attention: sizes around its blocks of 96 queries by 256 keys, biases of each kind, dropout, and axes of no
 //! length.
 
 use super::draw;
@@ -17,7 +17,7 @@ pub fn cases() -> Vec<Case> {
 /// `[batch, heads, key_value_heads, queries, keys, head_width, value_width]`
 type Sizes = [usize; 7];
 
-/// Blocks are 48 queries by 128 keys.
+/// Blocks are 96 queries by 256 keys.
 fn attentions() -> Vec<Case> {
     let plain = Attention {
         scale: 0.4,
@@ -47,6 +47,7 @@ fn attentions() -> Vec<Case> {
         attend("47 by 127", &plain, [1, 1, 1, 47, 127, 3, 5], None),
         attend("48 by 128", &plain, [1, 2, 1, 48, 128, 3, 2], None),
         attend("49 by 129", &plain, [1, 1, 1, 49, 129, 5, 3], None),
+        attend("97 by 257", &plain, [1, 1, 1, 97, 257, 2, 3], None),
         attend("96 causal", &causal, [1, 2, 2, 96, 96, 3, 3], None),
         attend("131 causal", &causal, [1, 2, 1, 131, 131, 3, 3], None),
         attend("257 keys", &causal, [1, 1, 1, 3, 257, 7, 1], None),

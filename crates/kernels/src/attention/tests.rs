@@ -442,17 +442,17 @@ fn context_of(case: &Case, mask: Masking, values: &[f32], threads: usize) -> Vec
 
 #[test]
 fn values_that_nobody_sees_may_be_anything() {
-    // All see the second block of 64 keys, in the middle of a tile; or, few as they are, the last eight of all.
+    // All see the second block of 64 keys, in the middle of a tile, or one of 16, in the middle of a panel; or, few as they are,
+    // the last eight of all.
     let pattern = BlockPattern::new(64, vec![vec![vec![1]; 4]]);
+    let small = BlockPattern::new(16, vec![vec![vec![3]; 13]]);
+    let of_blocks = |blocks| Masking {
+        blocks: Some(blocks),
+        ..Masking::default()
+    };
     let masks = [
-        (
-            200,
-            64..128,
-            Masking {
-                blocks: Some(&pattern),
-                ..Masking::default()
-            },
-        ),
+        (200, 64..128, of_blocks(&pattern)),
+        (200, 48..64, of_blocks(&small)),
         (
             2,
             247..256,

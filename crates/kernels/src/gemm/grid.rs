@@ -28,7 +28,8 @@ impl Grid {
             }
         };
         // A piece should be worth the trouble. Very large products get several per thread, so that a thread that is held up
-        // does not hold up all: wide tiles, which pack no rows of A that follow each other, lose little by pieces of a millisecond or two.
+        // does not hold up all. Wide tiles, which pack no rows of A that follow each other, lose little by pieces of a
+        // millisecond or two.
         let most = (rows * columns * depth) >> 16;
         let several = match tile.is_wide() {
             true => (most >> 11).clamp(2 * threads, 8 * threads),
@@ -39,7 +40,8 @@ impl Grid {
         } else {
             threads.min(most)
         };
-        // Half a cycle where a vector has eight numbers, a whole one where it has sixteen.
+        // Products in the time of a packed number: half a cycle where a vector has eight numbers, a whole one where it has
+        // sixteen.
         let packed = if tile.is_wide() { 32 } else { 8 };
         let grids = (1..=wanted.max(1)).map(|down| of(down, wanted.div_ceil(down).max(1)));
         grids

@@ -16,7 +16,8 @@ pub(super) const MC: usize = 144;
 pub(super) const KC: usize = 384;
 /// Columns of B that are packed at a time for tiles that are not wide, a multiple of every tile's.
 pub(super) const NC: usize = 1536;
-/// The largest depth of B that is packed at a time for these, in blocks of at most KC: rows of C stay in the second cache meanwhile.
+/// The largest depth of B that is packed at a time for these, in blocks of at most KC: rows of C stay in the second cache
+/// meanwhile.
 pub(super) const DEEP: usize = 4 * KC;
 /// Numbers of B that are packed at a time for wide tiles: they stay in the second cache while all rows of A pass by. The third,
 /// where it is shared by dozens of cores, is too slow to keep them in.

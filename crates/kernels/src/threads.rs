@@ -188,7 +188,7 @@ impl Job<'_> {
 }
 
 /// The part of some tasks that belongs to one of several threads.
-fn share(tasks: usize, index: usize, shares: usize) -> Range<usize> {
+pub(crate) fn share(tasks: usize, index: usize, shares: usize) -> Range<usize> {
     index * tasks / shares..(index + 1) * tasks / shares
 }
 

@@ -34,21 +34,21 @@ pub(super) fn few_rows(
     }
 }
 
-/// How many of `count` rows or columns of so many numbers each of some tasks has, or of fewer that are worth it. Few and long
-/// pieces: the processor reads ahead along each.
-fn step(count: usize, numbers: usize, tasks: usize) -> usize {
-    let least = threads::GRAIN / numbers;
-    count.div_ceil(tasks).max(least)
-}
+/// Pieces of a thread's rows: enough that nobody waits long for the last.
+const PIECES: usize = 8;
 
+/// Each thread has rows that follow each other and goes through them in several places at a time, which the processor then
+/// reads ahead of. A task is a step in all places, so that the next one goes on where it ended, and whoever is done helps.
 fn by_rows(shape: Shape, x: &[f32], weight: Matrix, target: Rows, instructions: Instructions) {
-    let step = step(shape.output, shape.input, 2 * threads::count());
-    threads::each(shape.output.div_ceil(step), |part| {
-        let first = part * step;
+    let least = (threads::GRAIN / shape.input).max(1);
+    let shares = threads::count().min(shape.output.div_ceil(least));
+    threads::each(shares * PIECES, |task| {
+        let (share, piece) = (task / PIECES, task % PIECES);
         let kernel = Dots {
             x,
             weight,
-            outputs: first..shape.output.min(first + step),
+            rows: threads::share(shape.output, share, shares),
+            piece,
             target,
         };
         simd::run(instructions, kernel);
@@ -60,7 +60,8 @@ const PARTS: usize = 16;
 
 /// Each part has sums of its own, which are then added up: the columns are read from end to end.
 fn by_columns(shape: Shape, x: &[f32], columns: Matrix, y: &mut [f32], instructions: Instructions) {
-    let step = step(shape.input, shape.output, PARTS);
+    let least = threads::GRAIN / shape.output;
+    let step = shape.input.div_ceil(PARTS).max(least);
     let starts: Vec<usize> = (0..shape.input).step_by(step).collect();
     let sums = parts::map(starts, |first| {
         let mut sums = vec![0.0; y.len()];
@@ -79,11 +80,14 @@ fn by_columns(shape: Shape, x: &[f32], columns: Matrix, y: &mut [f32], instructi
     }
 }
 
-/// Each row of the weight meets every row of `x`.
+/// Some rows of the weight meet every row of `x`.
 struct Dots<'a> {
     x: &'a [f32],
     weight: Matrix<'a>,
-    outputs: Range<usize>,
+    /// The rows of a thread.
+    rows: Range<usize>,
+    /// Which piece of them.
+    piece: usize,
     target: Rows,
 }
 
@@ -93,21 +97,29 @@ impl WithSimd for Dots<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // Rows far apart at a time: memory gives more when it is asked in several places. It takes registers for the sums.
-        let whole = match S::REGISTER_COUNT {
-            0..32 => 0,
-            _ => self.outputs.len() / STREAMS,
-        };
-        let Range { start, end } = self.outputs.clone();
-        for first in start..start + whole {
-            self.rows::<S, STREAMS>(simd, std::array::from_fn(|i| first + i * whole));
-        }
-        for row in start + STREAMS * whole..end {
-            self.rows::<S, 1>(simd, [row]);
+        match S::REGISTER_COUNT {
+            0..32 => self.in_places::<S, 1>(simd),
+            _ => self.in_places::<S, STREAMS>(simd),
         }
     }
 }
 
 impl Dots<'_> {
+    /// The piece's step in each of `N` places of the thread's rows; with the last, the rows that are left over.
+    #[inline(always)]
+    fn in_places<S: Simd, const N: usize>(&self, simd: S) {
+        let Range { start, end } = self.rows;
+        let each = (end - start) / N;
+        for step in threads::share(each, self.piece, PIECES) {
+            self.rows::<S, N>(simd, std::array::from_fn(|i| start + i * each + step));
+        }
+        if self.piece + 1 == PIECES {
+            for row in start + N * each..end {
+                self.rows::<S, 1>(simd, [row]);
+            }
+        }
+    }
+
     /// Some rows of the weight with every row of `x`.
     #[inline(always)]
     fn rows<S: Simd, const N: usize>(&self, simd: S, columns: [usize; N]) {

@@ -161,6 +161,16 @@ impl View {
     }
 }
 
+/// What a tile asks memory for while it computes: its own part of C, and some numbers of each row of A that comes next. One row
+/// after the other: all at once would hold up the rows of B.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Soon {
+    /// Where the numbers of the first row of A start. Others are as far apart as the tile's own.
+    pub a: *const f32,
+    /// How many of each row.
+    pub count: usize,
+}
+
 /// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has rows of [`columns`] readable numbers, `b_stride` apart, or of [`narrow`] where `width` is no more; `c`
@@ -181,6 +191,7 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
     c: *mut f32,
     c_stride: usize,
     base: impl Into<Base<'a>>,
+    soon: Option<Soon>,
 ) {
     let task = Task {
         rows,
@@ -192,6 +203,7 @@ pub(crate) unsafe fn tile<'a, S: Simd>(
         c,
         c_stride,
         base: base.into(),
+        soon,
     };
     // A call, not a copy of all its loops for each place that has tiles: there are a hundred cycles and more to a tile.
     simd.vectorize(task);
@@ -208,6 +220,7 @@ struct Task<'a> {
     c: *mut f32,
     c_stride: usize,
     base: Base<'a>,
+    soon: Option<Soon>,
 }
 
 impl WithSimd for Task<'_> {
@@ -250,30 +263,26 @@ impl Task<'_> {
     /// As for [`tile`]; there must be [`ROWS`] rows.
     #[inline(always)]
     unsafe fn whole<S: Simd, const V: usize>(self, simd: S) {
-        let Self {
-            depth,
-            a,
-            b,
-            b_stride,
-            ..
-        } = self;
         debug_assert_eq!(self.rows, ROWS);
-        let (panel, a_step) = (columns::<S>(), a.column_stride);
+        let (panel, b_stride) = (columns::<S>(), self.b_stride);
+        let View {
+            row_stride,
+            column_stride,
+            ..
+        } = self.a;
         // SAFETY: the caller's promise.
         unsafe {
-            if a.row_stride == 1 {
+            if row_stride == 1 {
                 // Panels are no special case but for steps that the compiler knows.
-                let sums = match a_step == ROWS && b_stride == panel {
-                    true => accumulate_columns::<S, V>(simd, depth, (a.start, ROWS), (b, panel)),
-                    false => {
-                        accumulate_columns::<S, V>(simd, depth, (a.start, a_step), (b, b_stride))
-                    }
+                let sums = match column_stride == ROWS && b_stride == panel {
+                    true => self.of_columns::<S, V>(simd, ROWS, panel),
+                    false => self.of_columns::<S, V>(simd, column_stride, b_stride),
                 };
                 self.store(simd, &sums);
-            } else if a_step == 1 {
+            } else if column_stride == 1 {
                 let sums = match b_stride == panel {
-                    true => accumulate_rows::<S, V>(simd, depth, a, b, panel),
-                    false => accumulate_rows::<S, V>(simd, depth, a, b, b_stride),
+                    true => self.of_rows::<S, V>(simd, panel),
+                    false => self.of_rows::<S, V>(simd, b_stride),
                 };
                 self.store(simd, &sums);
             } else {
@@ -296,6 +305,109 @@ impl Task<'_> {
             let sums =
                 accumulate::<S, N, V>(simd, self.depth, pointers, a_step, self.b, self.b_stride);
             self.store(simd, &sums);
+        }
+    }
+
+    /// The sums where columns of A are numbers that follow each other: panels, or a matrix that lies transposed.
+    ///
+    /// # Safety
+    /// As for [`tile`], with [`ROWS`] rows of A, and `V` vectors in a row of B.
+    #[inline(always)]
+    unsafe fn of_columns<S: Simd, const V: usize>(
+        &self,
+        simd: S,
+        a_step: usize,
+        b_step: usize,
+    ) -> Sums<S, ROWS, V> {
+        let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
+        let (mut a, mut b) = (self.a.start, self.b);
+        let (mut left, mut row, each) = (self.depth / TURN, 0, self.turns_per_row());
+        // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
+        unsafe {
+            while left > 0 {
+                self.fetch(row);
+                row += 1;
+                let now = left.min(each);
+                left -= now;
+                for _ in 0..now {
+                    for step in 0..TURN {
+                        let a = a.wrapping_add(step * a_step);
+                        let b = b.wrapping_add(step * b_step);
+                        add_step(simd, &mut sums, |row| *a.add(row), b);
+                    }
+                    a = a.wrapping_add(TURN * a_step);
+                    b = b.wrapping_add(TURN * b_step);
+                }
+            }
+            for _ in 0..self.depth % TURN {
+                add_step(simd, &mut sums, |row| *a.add(row), b);
+                a = a.wrapping_add(a_step);
+                b = b.wrapping_add(b_step);
+            }
+        }
+        sums
+    }
+
+    /// The sums of whole rows of A where they stand.
+    ///
+    /// # Safety
+    /// As for [`tile`], with [`ROWS`] rows of A, and `V` vectors in a row of B.
+    #[inline(always)]
+    unsafe fn of_rows<S: Simd, const V: usize>(&self, simd: S, b_step: usize) -> Sums<S, ROWS, V> {
+        let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
+        let (mut b, a_stride) = (self.b, self.a.row_stride);
+        let (mut left, mut row, each) = (self.depth / TURN, 0, self.turns_per_row());
+        // A pointer for three rows: an address can add one or two strides by itself. A black box, because the compiler would
+        // see that one pointer is enough, and compute the addresses of the others at each step.
+        const { assert!(ROWS == 2 * 3) };
+        let start = self.a.start;
+        let mut threes = [start, black_box(start.wrapping_add(3 * a_stride))];
+        // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
+        unsafe {
+            while left > 0 {
+                self.fetch(row);
+                row += 1;
+                let now = left.min(each);
+                left -= now;
+                for _ in 0..now {
+                    for step in 0..TURN {
+                        let b = b.wrapping_add(step * b_step);
+                        let number = |row: usize| {
+                            *threes[row / 3].wrapping_add(row % 3 * a_stride).add(step)
+                        };
+                        add_step(simd, &mut sums, number, b);
+                    }
+                    for three in &mut threes {
+                        *three = three.wrapping_add(TURN);
+                    }
+                    b = b.wrapping_add(TURN * b_step);
+                }
+            }
+            for step in 0..self.depth % TURN {
+                let number = |row: usize| *threes[row / 3].wrapping_add(row % 3 * a_stride + step);
+                add_step(simd, &mut sums, number, b);
+                b = b.wrapping_add(b_step);
+            }
+        }
+        sums
+    }
+
+    /// How many turns of the depth follow each other before memory is asked for another row, if anything is needed soon.
+    #[inline(always)]
+    fn turns_per_row(&self) -> usize {
+        let turns = self.depth / TURN;
+        match self.soon {
+            Some(_) => turns.div_ceil(ROWS),
+            None => turns,
+        }
+    }
+
+    /// Asks memory for a row of what is needed soon.
+    #[inline(always)]
+    fn fetch(&self, row: usize) {
+        if let Some(Soon { a, count }) = self.soon {
+            simd::fetch(self.c.wrapping_add(row * self.c_stride), self.width);
+            simd::fetch_far(a.wrapping_add(row * self.a.row_stride), count);
         }
     }
 
@@ -353,81 +465,6 @@ type Sums<S, const N: usize, const V: usize> = [[<S as Simd>::f32s; V]; N];
 
 /// Steps of the depth per turn of a loop: with places that the compiler knows, a turn is loads and sums and nothing else.
 const TURN: usize = 4;
-
-/// Columns of A whose numbers follow each other: panels, or a matrix that lies transposed.
-///
-/// # Safety
-/// As for [`tile`], with [`ROWS`] rows of A and `V` vectors of B.
-#[inline(always)]
-unsafe fn accumulate_columns<S: Simd, const V: usize>(
-    simd: S,
-    depth: usize,
-    (mut a, a_step): (*const f32, usize),
-    (mut b, b_step): (*const f32, usize),
-) -> Sums<S, ROWS, V> {
-    let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
-    // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
-    unsafe {
-        for _ in 0..depth / TURN {
-            for step in 0..TURN {
-                let a = a.wrapping_add(step * a_step);
-                let b = b.wrapping_add(step * b_step);
-                add_step(simd, &mut sums, |row| *a.add(row), b);
-            }
-            a = a.wrapping_add(TURN * a_step);
-            b = b.wrapping_add(TURN * b_step);
-        }
-        for _ in 0..depth % TURN {
-            add_step(simd, &mut sums, |row| *a.add(row), b);
-            a = a.wrapping_add(a_step);
-            b = b.wrapping_add(b_step);
-        }
-    }
-    sums
-}
-
-/// Whole rows of A where they stand.
-///
-/// # Safety
-/// As for [`tile`], with [`ROWS`] rows of A and `V` vectors of B.
-#[inline(always)]
-unsafe fn accumulate_rows<S: Simd, const V: usize>(
-    simd: S,
-    depth: usize,
-    a: View,
-    mut b: *const f32,
-    b_stride: usize,
-) -> Sums<S, ROWS, V> {
-    let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
-    // A pointer for three rows: an address can add one or two strides by itself. A black box, because the compiler would see
-    // that one pointer is enough, and compute the addresses of the others at each step.
-    const { assert!(ROWS == 2 * 3) };
-    let mut threes = [a.start, black_box(a.start.wrapping_add(3 * a.row_stride))];
-    // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
-    unsafe {
-        for _ in 0..depth / TURN {
-            for step in 0..TURN {
-                let b = b.wrapping_add(step * b_stride);
-                let number = |row: usize| {
-                    *threes[row / 3]
-                        .wrapping_add(row % 3 * a.row_stride)
-                        .add(step)
-                };
-                add_step(simd, &mut sums, number, b);
-            }
-            for three in &mut threes {
-                *three = three.wrapping_add(TURN);
-            }
-            b = b.wrapping_add(TURN * b_stride);
-        }
-        for step in 0..depth % TURN {
-            let number = |row: usize| *threes[row / 3].wrapping_add(row % 3 * a.row_stride + step);
-            add_step(simd, &mut sums, number, b);
-            b = b.wrapping_add(b_stride);
-        }
-    }
-    sums
-}
 
 /// One step of the depth: a number of each row by a row of B.
 ///

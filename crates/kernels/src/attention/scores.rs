@@ -136,6 +136,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
                     c[row * c_stride + column..].as_mut_ptr(),
                     c_stride,
                     Onto::Replace,
+                    None,
                 );
             }
         }
@@ -211,6 +212,7 @@ pub(super) unsafe fn add_product<S: Simd>(
                     c.as_mut_ptr().add(row * padded + column),
                     padded,
                     Onto::Add,
+                    None,
                 );
             }
         }

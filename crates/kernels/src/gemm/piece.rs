@@ -6,9 +6,10 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::{Matrix, Scratch, with_scratch};
-use crate::micro::{self, Base, TileSize, View};
+use crate::micro::{self, Base, Soon, TileSize, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
+use crate::threads;
 
 /// Rows of A that meet a block of B at a time, a multiple of a tile's.
 pub(super) const MC: usize = 144;
@@ -194,6 +195,7 @@ impl Piece<'_> {
                 c,
                 c_stride: self.target.columns,
                 base: base.after_columns(strip.start),
+                a_is_far: a.row_stride == depths.len() && strip.start == columns.start,
             };
             simd::run(self.instructions, tiles);
             if let (true, Some(finish)) = (last, finish) {
@@ -232,6 +234,8 @@ struct Tiles<'a> {
     c: *mut f32,
     c_stride: usize,
     base: Base<'a>,
+    /// Rows of A are not in the second cache yet.
+    a_is_far: bool,
 }
 
 impl WithSimd for Tiles<'_> {
@@ -258,6 +262,16 @@ impl WithSimd for Tiles<'_> {
                     start: self.a.start.wrapping_add(tile * self.panel_stride),
                     ..self.a
                 };
+                // Of the next rows of A, every tile asks for a part, or the first of many for all.
+                let part = match b_stays {
+                    true if index == 0 => 0..self.depth,
+                    true => 0..0,
+                    false => threads::share(self.depth, index, panels),
+                };
+                let soon = Soon {
+                    a: a.start.wrapping_add(self.panel_stride + part.start),
+                    count: if self.a_is_far { part.len() } else { 0 },
+                };
                 let b = self.packed_b[first_column * self.depth..].as_ptr();
                 let (rows, width) = (
                     tall.min(self.rows - first_row),
@@ -267,10 +281,6 @@ impl WithSimd for Tiles<'_> {
                 // tile of C lies inside the rows and columns of this block.
                 unsafe {
                     let c = self.c.add(first_row * self.c_stride + first_column);
-                    // C may be far away; it is there when the sums are.
-                    for row in 0..rows {
-                        simd::fetch(c.wrapping_add(row * self.c_stride), width);
-                    }
                     micro::tile(
                         simd,
                         rows,
@@ -282,6 +292,7 @@ impl WithSimd for Tiles<'_> {
                         c,
                         self.c_stride,
                         self.base.after_columns(first_column),
+                        Some(soon),
                     );
                 }
             }

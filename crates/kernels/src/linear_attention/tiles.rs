@@ -139,6 +139,7 @@ pub(super) unsafe fn multiply<S: Simd>(
                     c.at::<S>(row, count, column),
                     c.stride,
                     onto,
+                    None,
                 );
             }
         }
@@ -195,6 +196,7 @@ impl Triangle {
                         c.as_mut_ptr(),
                         stride,
                         Onto::Replace,
+                        None,
                     );
                 }
             }
@@ -243,6 +245,7 @@ impl Triangle {
                         c.at::<S>(row, count, column),
                         c.stride,
                         Onto::Add,
+                        None,
                     );
                 }
             }
@@ -289,6 +292,7 @@ impl Triangle {
                         c.at::<S>(key, count, column),
                         c.stride,
                         Onto::Add,
+                        None,
                     );
                 }
             }

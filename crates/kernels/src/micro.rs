@@ -1,10 +1,14 @@
 //! The innermost tile of every matrix product: six rows by a few vectors of sums that never leave registers.
 
+mod soon;
+
 use std::hint::black_box;
 
 use pulp::{Simd, WithSimd};
 
 use crate::simd::{self, Instructions};
+pub(crate) use soon::Soon;
+use soon::Turns;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -161,23 +165,14 @@ impl View {
     }
 }
 
-/// What a tile asks memory for while it computes: its own part of C, and some numbers of each row of A that comes next. One row
-/// after the other: all at once would hold up the rows of B.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Soon {
-    /// Where the numbers of the first row of A start. Others are as far apart as the tile's own.
-    pub a: *const f32,
-    /// How many of each row.
-    pub count: usize,
-}
-
 /// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has rows of [`columns`] readable numbers, `b_stride` apart, or of [`narrow`] where `width` is no more; `c`
 /// has rows `c_stride` apart.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows as above, and `c` writable for `rows` by `width`.
+/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows as above, and `c` writable for `rows` by `width`; what is needed
+/// `soon` may be anywhere.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn tile<'a, S: Simd>(
@@ -299,6 +294,9 @@ impl Task<'_> {
     unsafe fn part<S: Simd, const N: usize, const V: usize>(self, simd: S) {
         // SAFETY: the caller's promise.
         unsafe {
+            for row in 0..self.rows {
+                self.ask(row);
+            }
             let last = self.rows - 1;
             let pointers: [*const f32; N] = std::array::from_fn(|row| self.a.at(row.min(last), 0));
             let a_step = self.a.column_stride;
@@ -321,15 +319,15 @@ impl Task<'_> {
     ) -> Sums<S, ROWS, V> {
         let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
         let (mut a, mut b) = (self.a.start, self.b);
-        let (mut left, mut row, each) = (self.depth / TURN, 0, self.turns_per_row());
+        let mut turns = Turns::new(self.depth, self.soon, |row| self.ask(row));
         // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
         unsafe {
-            while left > 0 {
-                self.fetch(row);
-                row += 1;
-                let now = left.min(each);
-                left -= now;
-                for _ in 0..now {
+            loop {
+                let group = turns.next(|row| self.ask(row));
+                if group == 0 {
+                    break;
+                }
+                for _ in 0..group {
                     for step in 0..TURN {
                         let a = a.wrapping_add(step * a_step);
                         let b = b.wrapping_add(step * b_step);
@@ -356,7 +354,7 @@ impl Task<'_> {
     unsafe fn of_rows<S: Simd, const V: usize>(&self, simd: S, b_step: usize) -> Sums<S, ROWS, V> {
         let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
         let (mut b, a_stride) = (self.b, self.a.row_stride);
-        let (mut left, mut row, each) = (self.depth / TURN, 0, self.turns_per_row());
+        let mut turns = Turns::new(self.depth, self.soon, |row| self.ask(row));
         // A pointer for three rows: an address can add one or two strides by itself. A black box, because the compiler would
         // see that one pointer is enough, and compute the addresses of the others at each step.
         const { assert!(ROWS == 2 * 3) };
@@ -364,12 +362,12 @@ impl Task<'_> {
         let mut threes = [start, black_box(start.wrapping_add(3 * a_stride))];
         // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
         unsafe {
-            while left > 0 {
-                self.fetch(row);
-                row += 1;
-                let now = left.min(each);
-                left -= now;
-                for _ in 0..now {
+            loop {
+                let group = turns.next(|row| self.ask(row));
+                if group == 0 {
+                    break;
+                }
+                for _ in 0..group {
                     for step in 0..TURN {
                         let b = b.wrapping_add(step * b_step);
                         let number = |row: usize| {
@@ -392,19 +390,9 @@ impl Task<'_> {
         sums
     }
 
-    /// How many turns of the depth follow each other before memory is asked for another row, if anything is needed soon.
-    #[inline(always)]
-    fn turns_per_row(&self) -> usize {
-        let turns = self.depth / TURN;
-        match self.soon {
-            Some(_) => turns.div_ceil(ROWS),
-            None => turns,
-        }
-    }
-
     /// Asks memory for a row of what is needed soon.
     #[inline(always)]
-    fn fetch(&self, row: usize) {
+    fn ask(&self, row: usize) {
         if let Some(Soon { a, count }) = self.soon {
             simd::fetch(self.c.wrapping_add(row * self.c_stride), self.width);
             simd::fetch_far(a.wrapping_add(row * self.a.row_stride), count);

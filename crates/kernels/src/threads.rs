@@ -74,6 +74,15 @@ pub fn each(tasks: usize, task: impl Fn(usize) + Sync) {
     in_shares(shares, &task);
 }
 
+/// Runs as many tasks for each of some threads, `task(thread, index)`, in any order; whoever is done helps the others.
+///
+/// # Panics
+/// When a task panics, with what it panicked with.
+pub(crate) fn each_of(threads: usize, tasks: usize, task: impl Fn(usize, usize) + Sync) {
+    let shares = (0..threads).map(|thread| thread * tasks..(thread + 1) * tasks);
+    in_shares(shares, &|index| task(index / tasks, index % tasks));
+}
+
 /// Runs tasks that are shared out among the threads: one range each, none twice.
 fn in_shares(shares: impl Iterator<Item = Range<usize>> + Clone, task: &(dyn Fn(usize) + Sync)) {
     let serially = || shares.clone().flatten().for_each(task);
@@ -187,9 +196,10 @@ impl Job<'_> {
     }
 }
 
-/// The part of some tasks that belongs to one of several threads.
-pub(crate) fn share(tasks: usize, index: usize, shares: usize) -> Range<usize> {
-    index * tasks / shares..(index + 1) * tasks / shares
+/// One of several nearly equal parts of `0..count`, which follow each other.
+#[inline(always)]
+pub(crate) fn share(count: usize, index: usize, shares: usize) -> Range<usize> {
+    index * count / shares..(index + 1) * count / shares
 }
 
 struct Team {

@@ -178,10 +178,13 @@ impl Piece<'_> {
             0 => self.base,
             _ => Base::Old,
         };
-        let panel_stride = match self.packs_a() {
+        let packs_a = self.packs_a();
+        let panel_stride = match packs_a {
             false => micro::ROWS * a.row_stride,
             true => micro::ROWS * depths.len(),
         };
+        // Asking early for rows of A was measured to pay for wide tiles that read them whole, not for parts of longer rows.
+        let asks = self.tile.is_wide() && !packs_a && depths.len() == self.a.columns;
         for strip in cut(columns.clone(), STRIP) {
             // SAFETY: the piece of C starts inside it.
             let c = unsafe { self.target.at(rows.start, strip.start) };
@@ -195,7 +198,8 @@ impl Piece<'_> {
                 c,
                 c_stride: self.target.columns,
                 base: base.after_columns(strip.start),
-                a_is_far: a.row_stride == depths.len() && strip.start == columns.start,
+                // After the first strip they are in the second cache.
+                asks_for_a: asks && strip.start == columns.start,
             };
             simd::run(self.instructions, tiles);
             if let (true, Some(finish)) = (last, finish) {
@@ -234,8 +238,8 @@ struct Tiles<'a> {
     c: *mut f32,
     c_stride: usize,
     base: Base<'a>,
-    /// Rows of A are not in the second cache yet.
-    a_is_far: bool,
+    /// Whether memory is asked for rows of A before their turn.
+    asks_for_a: bool,
 }
 
 impl WithSimd for Tiles<'_> {
@@ -262,15 +266,16 @@ impl WithSimd for Tiles<'_> {
                     start: self.a.start.wrapping_add(tile * self.panel_stride),
                     ..self.a
                 };
-                // Of the next rows of A, every tile asks for a part, or the first of many for all.
-                let part = match b_stays {
-                    true if index == 0 => 0..self.depth,
-                    true => 0..0,
-                    false => threads::share(self.depth, index, panels),
+                // Who asks for the next rows of A: where a panel of B stays, the tiles of the first, each for whole rows; else the
+                // tiles beside each other, each for its part.
+                let part = match (self.asks_for_a, b_stays) {
+                    (true, false) => threads::share(self.depth, index, panels),
+                    (true, true) if index == 0 => 0..self.depth,
+                    _ => 0..0,
                 };
                 let soon = Soon {
                     a: a.start.wrapping_add(self.panel_stride + part.start),
-                    count: if self.a_is_far { part.len() } else { 0 },
+                    count: part.len(),
                 };
                 let b = self.packed_b[first_column * self.depth..].as_ptr();
                 let (rows, width) = (

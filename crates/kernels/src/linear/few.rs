@@ -28,7 +28,8 @@ pub(super) fn few_rows(
     if rows == 0 || output == 0 || input == 0 {
         y.fill(0.0);
     } else if weight.row(0).is_some() {
-        by_rows(shape, x, weight, Rows::of(y, output), instructions);
+        let target = Rows::of(y, output);
+        by_rows(threads::count(), shape, x, weight, target, instructions);
     } else {
         by_columns(shape, x, weight.transposed(), y, instructions);
     }
@@ -37,17 +38,23 @@ pub(super) fn few_rows(
 /// Pieces of a thread's rows: enough that nobody waits long for the last.
 const PIECES: usize = 8;
 
-/// Each thread has rows that follow each other and goes through them in several places at a time, which the processor then
-/// reads ahead of. A task is a step in all places, so that the next one goes on where it ended, and whoever is done helps.
-fn by_rows(shape: Shape, x: &[f32], weight: Matrix, target: Rows, instructions: Instructions) {
+/// Each thread has rows of the weight that follow each other and, where there are registers for it, goes through them in several
+/// places at a time. A piece is a part of the way in all places, so that the next one goes on where it ended.
+fn by_rows(
+    threads: usize,
+    shape: Shape,
+    x: &[f32],
+    weight: Matrix,
+    target: Rows,
+    instructions: Instructions,
+) {
     let least = (threads::GRAIN / shape.input).max(1);
-    let shares = threads::count().min(shape.output.div_ceil(least));
-    threads::each(shares * PIECES, |task| {
-        let (share, piece) = (task / PIECES, task % PIECES);
+    let shares = threads.min(shape.output.div_ceil(least));
+    threads::each_of(shares, PIECES, |share, piece| {
         let kernel = Dots {
             x,
             weight,
-            rows: threads::share(shape.output, share, shares),
+            share: threads::share(shape.output, share, shares),
             piece,
             target,
         };
@@ -85,7 +92,7 @@ struct Dots<'a> {
     x: &'a [f32],
     weight: Matrix<'a>,
     /// The rows of a thread.
-    rows: Range<usize>,
+    share: Range<usize>,
     /// Which piece of them.
     piece: usize,
     target: Rows,
@@ -105,28 +112,28 @@ impl WithSimd for Dots<'_> {
 }
 
 impl Dots<'_> {
-    /// The piece's step in each of `N` places of the thread's rows; with the last, the rows that are left over.
+    /// The piece's part of the way in each of `N` places of the thread's rows; with the first, the rows that are left over.
     #[inline(always)]
     fn in_places<S: Simd, const N: usize>(&self, simd: S) {
-        let Range { start, end } = self.rows;
+        let Range { start, end } = self.share;
         let each = (end - start) / N;
         for step in threads::share(each, self.piece, PIECES) {
-            self.rows::<S, N>(simd, std::array::from_fn(|i| start + i * each + step));
+            self.meet::<S, N>(simd, std::array::from_fn(|i| start + i * each + step));
         }
-        if self.piece + 1 == PIECES {
+        if self.piece == 0 {
             for row in start + N * each..end {
-                self.rows::<S, 1>(simd, [row]);
+                self.meet::<S, 1>(simd, [row]);
             }
         }
     }
 
     /// Some rows of the weight with every row of `x`.
     #[inline(always)]
-    fn rows<S: Simd, const N: usize>(&self, simd: S, columns: [usize; N]) {
+    fn meet<S: Simd, const N: usize>(&self, simd: S, outputs: [usize; N]) {
         let [_, input] = self.weight.sizes();
         let mut weights: [&[f32]; N] = [&[]; N];
-        for (weight, column) in weights.iter_mut().zip(columns) {
-            *weight = self.weight.row(column).expect("chosen for its rows");
+        for (weight, output) in weights.iter_mut().zip(outputs) {
+            *weight = self.weight.row(output).expect("chosen for its rows");
         }
         for (row, x) in self.x.chunks_exact(input).enumerate() {
             // The first row fetches for all.
@@ -134,9 +141,9 @@ impl Dots<'_> {
                 0 => dots::<S, N, true>(simd, x, weights),
                 _ => dots::<S, N, false>(simd, x, weights),
             };
-            for (result, column) in results.into_iter().zip(columns) {
+            for (result, output) in results.into_iter().zip(outputs) {
                 // SAFETY: this task alone writes to these outputs.
-                let out = unsafe { self.target.piece(row, column, 1) };
+                let out = unsafe { self.target.piece(row, output, 1) };
                 out[0] = result;
             }
         }
@@ -266,4 +273,44 @@ pub(crate) fn dots<S: Simd, const N: usize, const FETCH: bool>(
         results[i] = simd.reduce_sum_f32s(sum) + rest;
     }
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Onto;
+    use crate::gemm::gemm_naive;
+
+    #[test]
+    fn every_output_is_written_however_many_threads_there_are() {
+        let sizes = (1..=70).map(|output| (output, 9));
+        let grains = [1, threads::GRAIN / 8, threads::GRAIN, threads::GRAIN + 1];
+        for (output, input) in sizes.chain(grains.map(|input| (11, input))) {
+            let weight: Vec<f32> = (0..output * input).map(|i| (i % 7) as f32 - 3.0).collect();
+            let weight = Matrix::new(&weight, output, input);
+            for rows in [1, FEW_ROWS] {
+                let x: Vec<f32> = (0..rows * input).map(|i| (i % 5) as f32 - 2.0).collect();
+                let shape = Shape {
+                    rows,
+                    input,
+                    output,
+                };
+                for &instructions in simd::available() {
+                    let results = [1, 2, 3, 8].map(|threads| {
+                        let mut y = vec![f32::NAN; rows * output];
+                        let target = Rows::of(&mut y, output);
+                        by_rows(threads, shape, &x, weight, target, instructions);
+                        y
+                    });
+                    // Small integers have exact sums, in whatever order.
+                    let mut expected = vec![0.0; rows * output];
+                    let x = Matrix::new(&x, rows, input);
+                    gemm_naive(x, weight.transposed(), &mut expected, Onto::Replace);
+                    for y in results {
+                        assert_eq!(y, expected, "{rows} × {input} → {output}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,14 +1,10 @@
 //! The innermost tile of every matrix product: six rows by a few vectors of sums that never leave registers.
 
-mod soon;
-
 use std::hint::black_box;
 
 use pulp::{Simd, WithSimd};
 
 use crate::simd::{self, Instructions};
-pub(crate) use soon::Soon;
-use soon::Turns;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -165,6 +161,16 @@ impl View {
     }
 }
 
+/// Numbers that follow each other and are needed after a tile: it asks memory for them while it computes, where it reads whole rows
+/// of A.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Soon {
+    /// Where they start, which may be anywhere.
+    pub start: *const f32,
+    /// How many of them for each [`TURN`] of the loop.
+    pub per_turn: usize,
+}
+
 /// `C = base + A · B` for one tile of at most [`ROWS`] rows and [`columns`] columns.
 ///
 /// `a` is any view; `b` has rows of [`columns`] readable numbers, `b_stride` apart, or of [`narrow`] where `width` is no more; `c`
@@ -294,9 +300,6 @@ impl Task<'_> {
     unsafe fn part<S: Simd, const N: usize, const V: usize>(self, simd: S) {
         // SAFETY: the caller's promise.
         unsafe {
-            for row in 0..self.rows {
-                self.ask(row);
-            }
             let last = self.rows - 1;
             let pointers: [*const f32; N] = std::array::from_fn(|row| self.a.at(row.min(last), 0));
             let a_step = self.a.column_stride;
@@ -319,23 +322,16 @@ impl Task<'_> {
     ) -> Sums<S, ROWS, V> {
         let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
         let (mut a, mut b) = (self.a.start, self.b);
-        let mut turns = Turns::new(self.depth, self.soon, |row| self.ask(row));
         // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
         unsafe {
-            loop {
-                let group = turns.next(|row| self.ask(row));
-                if group == 0 {
-                    break;
+            for _ in 0..self.depth / TURN {
+                for step in 0..TURN {
+                    let a = a.wrapping_add(step * a_step);
+                    let b = b.wrapping_add(step * b_step);
+                    add_step(simd, &mut sums, |row| *a.add(row), b);
                 }
-                for _ in 0..group {
-                    for step in 0..TURN {
-                        let a = a.wrapping_add(step * a_step);
-                        let b = b.wrapping_add(step * b_step);
-                        add_step(simd, &mut sums, |row| *a.add(row), b);
-                    }
-                    a = a.wrapping_add(TURN * a_step);
-                    b = b.wrapping_add(TURN * b_step);
-                }
+                a = a.wrapping_add(TURN * a_step);
+                b = b.wrapping_add(TURN * b_step);
             }
             for _ in 0..self.depth % TURN {
                 add_step(simd, &mut sums, |row| *a.add(row), b);
@@ -354,32 +350,29 @@ impl Task<'_> {
     unsafe fn of_rows<S: Simd, const V: usize>(&self, simd: S, b_step: usize) -> Sums<S, ROWS, V> {
         let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
         let (mut b, a_stride) = (self.b, self.a.row_stride);
-        let mut turns = Turns::new(self.depth, self.soon, |row| self.ask(row));
         // A pointer for three rows: an address can add one or two strides by itself. A black box, because the compiler would
         // see that one pointer is enough, and compute the addresses of the others at each step.
         const { assert!(ROWS == 2 * 3) };
         let start = self.a.start;
+        let nothing = Soon { start, per_turn: 0 };
+        let mut soon = self.soon.unwrap_or(nothing);
         let mut threes = [start, black_box(start.wrapping_add(3 * a_stride))];
         // SAFETY: the caller promises `depth` columns of A and rows of B; beyond the last, pointers are only made.
         unsafe {
-            loop {
-                let group = turns.next(|row| self.ask(row));
-                if group == 0 {
-                    break;
+            for _ in 0..self.depth / TURN {
+                // No branch: a group of turns for each line to ask for would cost more than it gains.
+                simd::fetch_far(soon.start, 1);
+                soon.start = soon.start.wrapping_add(soon.per_turn);
+                for step in 0..TURN {
+                    let b = b.wrapping_add(step * b_step);
+                    let number =
+                        |row: usize| *threes[row / 3].wrapping_add(row % 3 * a_stride).add(step);
+                    add_step(simd, &mut sums, number, b);
                 }
-                for _ in 0..group {
-                    for step in 0..TURN {
-                        let b = b.wrapping_add(step * b_step);
-                        let number = |row: usize| {
-                            *threes[row / 3].wrapping_add(row % 3 * a_stride).add(step)
-                        };
-                        add_step(simd, &mut sums, number, b);
-                    }
-                    for three in &mut threes {
-                        *three = three.wrapping_add(TURN);
-                    }
-                    b = b.wrapping_add(TURN * b_step);
+                for three in &mut threes {
+                    *three = three.wrapping_add(TURN);
                 }
+                b = b.wrapping_add(TURN * b_step);
             }
             for step in 0..self.depth % TURN {
                 let number = |row: usize| *threes[row / 3].wrapping_add(row % 3 * a_stride + step);
@@ -388,15 +381,6 @@ impl Task<'_> {
             }
         }
         sums
-    }
-
-    /// Asks memory for a row of what is needed soon.
-    #[inline(always)]
-    fn ask(&self, row: usize) {
-        if let Some(Soon { a, count }) = self.soon {
-            simd::fetch(self.c.wrapping_add(row * self.c_stride), self.width);
-            simd::fetch_far(a.wrapping_add(row * self.a.row_stride), count);
-        }
     }
 
     /// Writes sums to C; of vectors that reach beyond the tile only its columns.
@@ -452,7 +436,7 @@ impl Task<'_> {
 type Sums<S, const N: usize, const V: usize> = [[<S as Simd>::f32s; V]; N];
 
 /// Steps of the depth per turn of a loop: with places that the compiler knows, a turn is loads and sums and nothing else.
-const TURN: usize = 4;
+pub(crate) const TURN: usize = 4;
 
 /// One step of the depth: a number of each row by a row of B.
 ///

@@ -9,7 +9,6 @@ use super::{Matrix, Scratch, with_scratch};
 use crate::micro::{self, Base, Soon, TileSize, View};
 use crate::pack::pack_panels;
 use crate::simd::{self, Instructions};
-use crate::threads;
 
 /// Rows of A that meet a block of B at a time, a multiple of a tile's.
 pub(super) const MC: usize = 144;
@@ -183,8 +182,9 @@ impl Piece<'_> {
             false => micro::ROWS * a.row_stride,
             true => micro::ROWS * depths.len(),
         };
-        // Asking early for rows of A was measured to pay for wide tiles that read them whole, not for parts of longer rows.
-        let asks = self.tile.is_wide() && !packs_a && depths.len() == self.a.columns;
+        // Asking early for rows of A was measured to pay for wide tiles that read them whole, not for parts of longer rows. Whole
+        // rows follow each other.
+        let asks = self.tile.is_wide() && !packs_a && a.row_stride == depths.len();
         for strip in cut(columns.clone(), STRIP) {
             // SAFETY: the piece of C starts inside it.
             let c = unsafe { self.target.at(rows.start, strip.start) };
@@ -266,17 +266,18 @@ impl WithSimd for Tiles<'_> {
                     start: self.a.start.wrapping_add(tile * self.panel_stride),
                     ..self.a
                 };
-                // Who asks for the next rows of A: where a panel of B stays, the tiles of the first, each for whole rows; else the
-                // tiles beside each other, each for its part.
-                let part = match (self.asks_for_a, b_stays) {
-                    (true, false) => threads::share(self.depth, index, panels),
-                    (true, true) if index == 0 => 0..self.depth,
-                    _ => 0..0,
+                // Who asks for the next rows of A: where a panel of B stays, the tiles of the first, each for all; else the tiles
+                // beside each other, each for its part.
+                let askers = match b_stays {
+                    true => 1,
+                    false => panels,
                 };
-                let soon = Soon {
-                    a: a.start.wrapping_add(self.panel_stride + part.start),
-                    count: part.len(),
-                };
+                let soon = (self.asks_for_a && index < askers).then(|| Soon {
+                    start: a
+                        .start
+                        .wrapping_add(tall * self.depth * (askers + index) / askers),
+                    per_turn: tall * micro::TURN / askers,
+                });
                 let b = self.packed_b[first_column * self.depth..].as_ptr();
                 let (rows, width) = (
                     tall.min(self.rows - first_row),
@@ -286,6 +287,10 @@ impl WithSimd for Tiles<'_> {
                 // tile of C lies inside the rows and columns of this block.
                 unsafe {
                     let c = self.c.add(first_row * self.c_stride + first_column);
+                    // C may be far away; it is there when the sums are.
+                    for row in 0..rows {
+                        simd::fetch(c.wrapping_add(row * self.c_stride), width);
+                    }
                     micro::tile(
                         simd,
                         rows,
@@ -297,7 +302,7 @@ impl WithSimd for Tiles<'_> {
                         c,
                         self.c_stride,
                         self.base.after_columns(first_column),
-                        Some(soon),
+                        soon,
                     );
                 }
             }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Rows of A are packed too, in panels, unless they follow each other and meet few columns. Wide tiles (AVX-512) read so little
-//! of A that they take it where it stands, and so much of B that it stays in the second cache while all rows of A pass by.
+//! of A that they take it where it stands, and so much of B that it stays in the second cache while all rows of A pass by; they ask
+//! memory for the next rows while they compute.
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 

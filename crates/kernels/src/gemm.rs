@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Rows of A are packed too, in panels, unless they follow each other and meet few columns. Wide tiles (AVX-512) read so little
-//! of A that they take it where it stands, and so much of B that it stays in the second cache while all rows of A pass by; they ask
-//! memory for the next rows while they compute.
+//! of A that they take it where it stands, also where it lies transposed and narrow, and so much of B that it stays in the second
+//! cache while all rows of A pass by; they ask memory for the next rows while they compute. What a thread has packed of B it keeps
+//! for the next piece, which mostly has the same columns.
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 
@@ -22,13 +23,14 @@ mod piece;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::micro::{Base, Onto, TileSize, View};
 use crate::simd::{self, Instructions};
 use crate::threads::{self, Work};
 use grid::Grid;
 pub(crate) use halves::Halves;
-use piece::{Piece, Target};
+use piece::{Blocks, Piece, Target};
 
 /// A matrix to read: rows and columns anywhere in a slice.
 #[derive(Clone, Copy, Debug)]
@@ -165,8 +167,13 @@ pub(crate) type Nothing = fn(usize, usize, &mut [f32]);
 /// See [`Nothing`].
 pub(crate) const NOTHING: Nothing = |_, _, _| ();
 
+/// Numbers for products, each given once.
+static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+
 /// `C = base + A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
+    /// Of the first term; the others have the next.
+    number: usize,
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
     base: Base<'a>,
     finish: F,
@@ -238,11 +245,16 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
         let depth = terms.iter().map(|(a, _)| a.columns).sum();
         let instructions = simd::instructions();
         let tile = TileSize::of(instructions);
+        let kept_columns = match terms.len() {
+            1 => Blocks::of(depth, rows * columns, tile).kept_columns(depth),
+            _ => None,
+        };
         Self {
+            number: NUMBERS.fetch_add(terms.len(), Ordering::Relaxed),
             terms,
             base,
             finish,
-            grid: Grid::new([rows, columns], depth, tile, threads),
+            grid: Grid::new([rows, columns], depth, kept_columns, tile, threads),
             target: Target {
                 start: c.as_mut_ptr(),
                 columns,
@@ -272,6 +284,7 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
     unsafe fn run(&self, task: usize) {
         for (index, (a, b)) in self.terms.iter().enumerate() {
             let piece = Piece {
+                number: self.number + index,
                 instructions: self.instructions,
                 tile: self.tile,
                 a: *a,

@@ -66,6 +66,9 @@ pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
         let before = before.map(|before| Rows::of(before, shape.output));
         let instructions = simd::instructions();
         let finish = move |row: usize, column: usize, values: &mut [f32]| {
+            if before.is_none() && activation.is_none() {
+                return;
+            }
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
             let kernel = Finish {

@@ -11,10 +11,22 @@ pub(super) struct Grid {
     piece: [usize; 2],
     across: usize,
     down: usize,
+    /// Bands of rows, with the same number of pieces below each other in each: pieces are counted band by band.
+    bands: usize,
 }
 
+/// So many rows are worth packing the columns that they meet, though another thread packs them, too.
+const MANY_ROWS: usize = 1024;
+
 impl Grid {
-    pub fn new([rows, columns]: [usize; 2], depth: usize, tile: TileSize, threads: usize) -> Self {
+    /// A grid for so many threads. A thread may keep so many packed columns from piece to piece.
+    pub fn new(
+        [rows, columns]: [usize; 2],
+        depth: usize,
+        kept_columns: Option<usize>,
+        tile: TileSize,
+        threads: usize,
+    ) -> Self {
         let of = |down: usize, across: usize| {
             let piece = [
                 rows.div_ceil(down).next_multiple_of(ROWS),
@@ -25,20 +37,34 @@ impl Grid {
                 piece,
                 down: rows.div_ceil(piece[0].max(1)),
                 across: columns.div_ceil(piece[1].max(1)),
+                bands: 1,
             }
         };
-        // A piece should be worth the trouble. Very large products get several per thread, so that a thread that is held up
-        // does not hold up all. Wide tiles, which pack no rows of A that follow each other, lose little by pieces of a
-        // millisecond or two.
+        // A piece should be worth the trouble. Large products get several per thread, so that a thread that is held up does not
+        // hold up all: pieces of a millisecond or two with wide tiles, which pack no rows of A that follow each other.
         let most = (rows * columns * depth) >> 16;
         let several = match tile.is_wide() {
             true => (most >> 11).clamp(2 * threads, 8 * threads),
             false => 2 * threads,
         };
-        let wanted = if most >= (threads << 14) {
-            several
-        } else {
-            threads.min(most)
+        // What lies below each other is packed once by a thread, so that smaller products can have several, too.
+        if let (true, Some(kept)) = (tile.is_wide() && most >= threads << 12, kept_columns) {
+            let across = columns.div_ceil(kept);
+            let down = several.div_ceil(across);
+            if rows < threads * MANY_ROWS {
+                return of(down, across);
+            }
+            // A band for each thread: it wrote these rows in the last job and has them in its cache.
+            let grid = of(down.next_multiple_of(threads), across);
+            let bands = match grid.down.is_multiple_of(threads) {
+                true => threads,
+                false => 1,
+            };
+            return Self { bands, ..grid };
+        }
+        let wanted = match most >= threads << 14 {
+            true => several,
+            false => threads.min(most),
         };
         // Products in the time of a packed number: half a cycle where a vector has eight numbers, a whole one where it has
         // sixteen.
@@ -68,13 +94,74 @@ impl Grid {
         self.across
     }
 
+    /// Inside a band, pieces are counted downwards, so that those that follow each other have the same columns.
+    fn place(&self, piece: usize) -> [usize; 2] {
+        let down = self.down / self.bands;
+        let (band, piece) = (piece / (down * self.across), piece % (down * self.across));
+        [band * down + piece % down, piece / down]
+    }
+
     pub fn rows(&self, piece: usize) -> Range<usize> {
-        let first = piece / self.across * self.piece[0];
+        let first = self.place(piece)[0] * self.piece[0];
         first..self.size[0].min(first + self.piece[0])
     }
 
     pub fn columns(&self, piece: usize) -> Range<usize> {
-        let first = piece % self.across * self.piece[1];
+        let first = self.place(piece)[1] * self.piece[1];
         first..self.size[1].min(first + self.piece[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_result_is_in_one_piece(
+            rows in prop_oneof![0usize..50, 2000usize..5000],
+            columns in prop_oneof![0usize..50, 1000usize..2000],
+            depth in prop_oneof![0usize..50, 300usize..1100],
+            kept in prop::option::of(Just(256)),
+            threads in 1usize..6,
+        ) {
+            for &instructions in simd::available() {
+                let tile = TileSize::of(instructions);
+                let grid = Grid::new([rows, columns], depth, kept, tile, threads);
+                let mut pieces: Vec<_> = (0..grid.pieces()).map(|it| (grid.rows(it), grid.columns(it))).collect();
+                let count: usize = pieces.iter().map(|(down, across)| down.len() * across.len()).sum();
+                prop_assert_eq!(count, rows * columns);
+                pieces.sort_by_key(|(down, across)| (down.start, across.start));
+                for pair in pieces.windows(2) {
+                    let [(down, across), (next_down, next_across)] = pair else { unreachable!() };
+                    prop_assert!(!down.is_empty() && !across.is_empty());
+                    prop_assert!(next_down.start == down.end || next_across.start == across.end);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_meets_the_columns_that_it_keeps_without_a_break() {
+        let tile = TileSize {
+            columns: 64,
+            narrow: 32,
+        };
+        for rows in [1200, 4096] {
+            let grid = Grid::new([rows, 1536], 384, Some(512), tile, 2);
+            assert!(grid.pieces() >= 4);
+            let mut firsts: Vec<usize> = (0..grid.pieces())
+                .map(|it| grid.columns(it).start)
+                .collect();
+            firsts.dedup();
+            // Few rows: all of a column, then the next. Many: so in the upper half, which is the first thread's, then in the lower.
+            let expected: &[usize] = match rows {
+                1200 => &[0, 512, 1024],
+                _ => &[0, 512, 1024, 0, 512, 1024],
+            };
+            assert_eq!(firsts, expected);
+        }
     }
 }

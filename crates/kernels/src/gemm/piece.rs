@@ -1,6 +1,6 @@
 //! One piece of a product: packed panels, blocks that fit the caches, and all tiles of a block.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
@@ -24,8 +24,10 @@ pub(super) const DEEP: usize = 4 * KC;
 const PACKED_B: usize = 1 << 18;
 /// So many results stay in the second cache anyway, and one block of B at a time does too.
 const FEW_RESULTS: usize = 1 << 17;
-/// So many columns are worth a copy of the rows of A that they meet, in the order in which tiles read it.
+/// So many columns are worth a copy of the rows of A that they meet, for tiles that are not wide.
 const MANY_COLUMNS: usize = 256;
+/// So few are less often worth one for those that are.
+const FEW_COLUMNS: usize = 128;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
 pub(super) const STRIP: usize = 256;
 
@@ -56,6 +58,8 @@ impl Target {
 
 /// The work of one task: some rows of A by some columns of B.
 pub(super) struct Piece<'a> {
+    /// Of the product: none has the same while the program runs.
+    pub number: usize,
     pub instructions: Instructions,
     pub tile: TileSize,
     pub a: Matrix<'a>,
@@ -66,32 +70,71 @@ pub(super) struct Piece<'a> {
     pub target: Target,
 }
 
+/// How a product walks its depth and the columns of B.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks {
+    /// Numbers of a block of depth: what a tile sums at a time.
+    deep: usize,
+    /// Numbers of depth that are packed at a time, in such blocks.
+    deepest: usize,
+    /// Columns that are packed at a time.
+    widest: usize,
+}
+
+impl Blocks {
+    /// Of a product so deep, or of a piece of it with so many results.
+    pub fn of(depth: usize, results: usize, tile: TileSize) -> Self {
+        // Equal blocks: a thin last one would read and write all of C for little.
+        let deep = depth.div_ceil(depth.div_ceil(KC).max(1)).max(1);
+        let (deepest, widest) = match (tile.is_wide(), results > FEW_RESULTS) {
+            (true, _) if depth * STRIP <= PACKED_B => (depth, PACKED_B / depth.max(1)),
+            (true, _) => (deep, PACKED_B / deep),
+            (false, true) => (depth.min(DEEP / deep * deep), NC),
+            (false, false) => (deep, NC),
+        };
+        Self {
+            deep,
+            deepest,
+            widest: widest / STRIP * STRIP,
+        }
+    }
+
+    /// How many columns a thread packs once for several pieces, where it packs them in their whole depth.
+    pub fn kept_columns(self, depth: usize) -> Option<usize> {
+        (self.deepest >= depth).then_some(self.widest)
+    }
+}
+
 impl Piece<'_> {
     /// Multiplies, and then finishes each piece of a row if that is asked.
     pub fn multiply(&self, finish: Option<&impl Fn(usize, usize, &mut [f32])>) {
         let depth = self.a.columns;
-        // Equal blocks: a thin last one would read and write all of C for little.
-        let deep = depth.div_ceil(depth.div_ceil(KC));
+        let results = self.rows.len() * self.columns.len();
+        let Blocks {
+            deep,
+            deepest,
+            widest,
+        } = Blocks::of(depth, results, self.tile);
         let packs_a = self.packs_a();
         let tall = MC.min(self.rows.len()).next_multiple_of(micro::ROWS);
         let size_of_a = if packs_a { deep * tall } else { 0 };
-        let results = self.rows.len() * self.columns.len();
-        let (deepest, widest) = match (self.tile.is_wide(), results > FEW_RESULTS) {
-            (true, _) => (deep, PACKED_B / deep / STRIP * STRIP),
-            (false, true) => (depth.min(DEEP / deep * deep), NC),
-            (false, false) => (deep, NC),
-        };
         let wide = widest
             .min(self.columns.len())
             .next_multiple_of(self.tile.columns);
-        with_scratch(&PACKED, deepest * wide + size_of_a, |packed| {
-            let (packed_b, packed_a) = packed.split_at_mut(deepest * wide);
+        // Taken out of its place meanwhile: what finishes a row may be a product, too.
+        let mut packed_b = PACKED_B_OF_THREAD.take();
+        packed_b.make_room(deepest * wide);
+        with_scratch(&PACKED_A, size_of_a, |packed_a| {
             for columns in cut(self.columns.clone(), widest) {
                 for far in cut(0..depth, deepest) {
                     let blocks = || cut(far.clone(), deep).zip(0..);
-                    for (depths, block) in blocks() {
-                        let packed_b = &mut packed_b[block * deep * wide..];
-                        self.pack_b(depths, columns.clone(), packed_b);
+                    let part = [self.number, columns.start, far.start];
+                    if packed_b.part != part {
+                        for (depths, block) in blocks() {
+                            let packed_b = &mut packed_b.numbers[block * deep * wide..];
+                            self.pack_b(depths, columns.clone(), packed_b);
+                        }
+                        packed_b.part = part;
                     }
                     for rows in cut(self.rows.clone(), MC) {
                         for (depths, block) in blocks() {
@@ -99,7 +142,7 @@ impl Piece<'_> {
                                 true => self.pack_a(rows.clone(), depths.clone(), packed_a),
                                 false => self.a.view(rows.start, depths.start),
                             };
-                            let packed_b = &packed_b[block * deep * wide..];
+                            let packed_b = &packed_b.numbers[block * deep * wide..];
                             self.multiply_block(
                                 rows.clone(),
                                 depths,
@@ -113,12 +156,23 @@ impl Piece<'_> {
                 }
             }
         });
+        PACKED_B_OF_THREAD.set(packed_b);
     }
 
-    /// Whether rows of A are copied: those that do not follow each other, and those that meet enough columns.
+    /// Whether rows of A are copied, in the order in which tiles read them. Wide tiles read rows where they stand, and also a matrix
+    /// that lies transposed if it is narrow: lines of the cache that hold numbers of several tiles are then not far apart.
     fn packs_a(&self) -> bool {
-        let pays = !self.tile.is_wide() && self.columns.len() >= MANY_COLUMNS;
-        self.a.column_stride != 1 || pays
+        let columns = self.columns.len();
+        let narrow = match columns <= FEW_COLUMNS {
+            true => 512,
+            false => 384,
+        };
+        match (self.tile.is_wide(), self.a.row_stride, self.a.column_stride) {
+            (true, _, 1) => false,
+            (true, 1, apart) => apart > narrow,
+            (false, _, 1) => columns >= MANY_COLUMNS,
+            _ => true,
+        }
     }
 
     fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
@@ -311,5 +365,32 @@ impl WithSimd for Tiles<'_> {
 }
 
 thread_local! {
-    static PACKED: Scratch = const { RefCell::new(Vec::new()) };
+    static PACKED_A: Scratch = const { RefCell::new(Vec::new()) };
+    static PACKED_B_OF_THREAD: Cell<Packed> = const { Cell::new(Packed::NOTHING) };
+}
+
+/// What a thread has packed of B: the next piece may need the same.
+struct Packed {
+    /// The number of the product, and its first column and depth.
+    part: [usize; 3],
+    numbers: Vec<f32>,
+}
+
+impl Packed {
+    const NOTHING: Self = Self {
+        part: [usize::MAX; 3],
+        numbers: Vec::new(),
+    };
+
+    fn make_room(&mut self, size: usize) {
+        if self.numbers.len() < size {
+            self.numbers.resize(size, 0.0);
+        }
+    }
+}
+
+impl Default for Packed {
+    fn default() -> Self {
+        Self::NOTHING
+    }
 }

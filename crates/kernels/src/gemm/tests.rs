@@ -152,3 +152,81 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
         }
     }
 }
+
+#[test]
+fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
+    // One thread has several pieces below each other; of eight, each has one.
+    let (rows, columns) = (1100, 840);
+    for depth in [KC - 1, KC + 1] {
+        let a = numbers(rows * depth, 1);
+        let a = Matrix::new(&a, rows, depth);
+        for seed in [2, 3] {
+            let b = numbers(columns * depth, seed);
+            let b = Matrix::new(&b, columns, depth).transposed();
+            // Not one number at a time, which would take minutes.
+            let fast = simd::available()
+                .split_last()
+                .expect("scalar is the last")
+                .1;
+            for &instructions in fast {
+                let results = [1, 2, 8].map(|threads| {
+                    let mut c = vec![f32::NAN; rows * columns];
+                    with_instructions(instructions, || {
+                        let base = Base::Nothing;
+                        let product =
+                            Product::with_threads([(a, b)], &mut c, base, NOTHING, threads);
+                        threads::alone(|| threads::together(&[&product]));
+                    });
+                    c
+                });
+                for (place, ours) in results[0].iter().enumerate().step_by(211) {
+                    let (row, column) = (place / columns, place % columns);
+                    let mut theirs = [0.0];
+                    let a = a.split_rows(row)[1].split_rows(1)[0];
+                    let b = b.split_columns(column)[1].split_columns(1)[0];
+                    gemm_naive(a, b, &mut theirs, Onto::Replace);
+                    assert!((ours - theirs[0]).abs() < 1e-5 * (depth as f32).sqrt());
+                }
+                assert!(
+                    results.iter().all(|it| *it == results[0]),
+                    "{instructions:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_finishes_a_row_may_be_a_product() {
+    let (rows, depth, columns) = (200, 70, 90);
+    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let (a, b) = (
+        Matrix::new(&a, rows, depth),
+        Matrix::new(&b, depth, columns),
+    );
+    let inner = numbers(columns * columns, 3);
+    let inner = Matrix::new(&inner, columns, columns);
+    let mut middle = vec![0.0; rows * columns];
+    gemm_naive(a, b, &mut middle, Onto::Replace);
+    let mut expected = vec![0.0; rows * columns];
+    let whole = Matrix::new(&middle, rows, columns);
+    gemm_naive(whole, inner, &mut expected, Onto::Replace);
+    for &instructions in simd::available() {
+        let mut c = vec![f32::NAN; rows * columns];
+        with_instructions(instructions, || {
+            let finish = |_: usize, _: usize, values: &mut [f32]| {
+                let row = values.to_vec();
+                let row = Matrix::new(&row, 1, columns);
+                threads::alone(|| gemm(row, inner, values, Onto::Replace, NOTHING));
+            };
+            let product = Product::with_threads([(a, b)], &mut c, Onto::Replace, finish, 1);
+            threads::together(&[&product]);
+        });
+        for (ours, theirs) in c.iter().zip(&expected) {
+            assert!(
+                (ours - theirs).abs() < 1e-3,
+                "{instructions:?}: {ours} for {theirs}"
+            );
+        }
+    }
+}

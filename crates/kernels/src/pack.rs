@@ -238,7 +238,7 @@ impl Run<'_> {
         if S::F32_LANES < 8 || self.view.row_stride != 1 {
             return [0, 0];
         }
-        if S::F32_LANES == 16 && S::REGISTER_COUNT == 32 {
+        if simd::has_avx512::<S>() {
             return self.turn_large_squares();
         }
         let [rows, columns] = [self.rows, self.width].map(|it| it / 8 * 8);

@@ -1,7 +1,14 @@
 //! Vector instructions, chosen once at run time: AVX-512, AVX2 with FMA, NEON, or scalar.
 
 use std::cell::Cell;
+#[cfg(target_arch = "x86_64")]
+use std::mem::transmute_copy;
 use std::sync::OnceLock;
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{
+    __m512, _CMP_NLT_UQ, _mm512_cmp_ps_mask, _mm512_maskz_scalef_ps, _mm512_set1_ps,
+};
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -135,12 +142,16 @@ fn fetch_into<const HINT: i32>(start: *const f32, count: usize) {
 
 /// `e^x` in each lane, to about two units in the last place; zero below -87.3 and infinite above 88.7.
 ///
-/// The exponent's integer part goes into the bits of a power of two, the rest through a polynomial (Cephes).
+/// The integer part of the exponent to base two goes into the bits of a power of two, the rest through a polynomial.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
-    let clamped = simd.max_f32s(simd.min_f32s(x, splat(88.722_84)), splat(-87.336_55));
-    let ([fraction], [shifted]) = fractions_and_exponents(simd, [clamped]);
+    let clamped = simd.max_f32s(simd.min_f32s(x, splat(88.722_84)), splat(LOWEST));
+    let Factors {
+        fraction: [fraction],
+        shifted: [shifted],
+        ..
+    } = factors(simd, [clamped]);
     // The power of two is made as a product of two, because for the largest results it does not fit into one.
     let bits = simd.transmute_u32s_f32s(shifted);
     let integer = simd.sub_u32s(bits, simd.splat_u32s(0x4B40_0000));
@@ -151,7 +162,7 @@ pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(biased, simd.splat_u32s(23)))
     };
     let result = simd.mul_f32s(simd.mul_f32s(fraction, power(half)), power(other));
-    let below = simd.less_than_f32s(x, splat(-87.336_55));
+    let below = simd.less_than_f32s(x, splat(LOWEST));
     let above = simd.greater_than_f32s(x, splat(88.722_84));
     let result = simd.select_f32s(below, splat(0.0), result);
     let result = simd.select_f32s(above, splat(f32::INFINITY), result);
@@ -175,42 +186,56 @@ macro_rules! abreast {
 }
 pub(crate) use abreast;
 
-/// The two factors of `e^x`: a number near one, and the exponent of a power of two in the low bits of the second.
+/// The two factors of `e^x`: a number near one and a power of two, as its exponent and with that in the low bits.
+struct Factors<V, const N: usize> {
+    fraction: [V; N],
+    whole: [V; N],
+    shifted: [V; N],
+}
+
+/// See [`Factors`].
 #[inline(always)]
-fn fractions_and_exponents<S: Simd, const N: usize>(
-    simd: S,
-    x: [S::f32s; N],
-) -> ([S::f32s; N], [S::f32s; N]) {
+fn factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> Factors<S::f32s, N> {
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    /// What the logarithm of e has beyond the digits of its nearest number.
+    const MORE: f32 = 1.925_963e-8;
+    /// Of 2^-x between minus and plus a half, to 2e-9.
+    const COEFFICIENTS: [f32; 6] = [
+        -1.339_993_1e-3,
+        9.618_489e-3,
+        -5.550_328_6e-2,
+        2.402_264_6e-1,
+        -std::f32::consts::LN_2,
+        1.0,
+    ];
     let splat = |value: f32| simd.splat_f32s(value);
-    // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
-    let shifter = splat(12_582_912.0);
-    let log2_e = splat(std::f32::consts::LOG2_E);
-    let shifted = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], log2_e, shifter));
+    let shifter = splat(SHIFTER);
+    let shifted = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], splat(LOG2_E), shifter));
     let whole = abreast!(simd, N, |i| simd.sub_f32s(shifted[i], shifter));
     let near = abreast!(simd, N, |i| simd.mul_add_f32s(
-        whole[i],
-        splat(-0.693_359_4),
-        x[i]
+        x[i],
+        splat(-LOG2_E),
+        whole[i]
     ));
-    let rest = abreast!(simd, N, |i| simd.mul_add_f32s(
-        whole[i],
-        splat(2.121_944_4e-4),
-        near[i]
-    ));
-    // In pairs: nothing waits for more than three others.
-    let square = abreast!(simd, N, |i| simd.mul_f32s(rest[i], rest[i]));
-    let pair = |high: f32, low: f32, rest| simd.mul_add_f32s(splat(high), rest, splat(low));
-    let highest = abreast!(simd, N, |i| pair(1.987_569_1e-4, 1.398_199_9e-3, rest[i]));
-    let higher = abreast!(simd, N, |i| pair(8.333_452e-3, 4.166_579_6e-2, rest[i]));
-    let high = abreast!(simd, N, |i| simd
-        .mul_add_f32s(highest[i], square[i], higher[i]));
-    let low = abreast!(simd, N, |i| pair(1.666_666_5e-1, 5e-1, rest[i]));
-    let series = abreast!(simd, N, |i| simd.mul_add_f32s(high[i], square[i], low[i]));
-    let fraction = abreast!(simd, N, |i| {
-        simd.mul_add_f32s(series[i], square[i], simd.add_f32s(rest[i], splat(1.0)))
-    });
-    (fraction, shifted)
+    let rest = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], splat(-MORE), near[i]));
+    let mut fraction = [splat(1.534_581_1e-4); N];
+    for coefficient in COEFFICIENTS {
+        fraction = abreast!(simd, N, |i| {
+            simd.mul_add_f32s(fraction[i], rest[i], splat(coefficient))
+        });
+    }
+    Factors {
+        fraction,
+        whole,
+        shifted,
+    }
 }
+
+/// Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
+const SHIFTER: f32 = 12_582_912.0;
+
+/// Below, `e^x` is less than the smallest normal number.
+const LOWEST: f32 = -87.336_55;
 
 /// `e^x` in each lane for `x` that are not above zero, at half the cost of [`exp`].
 ///
@@ -225,16 +250,52 @@ pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 #[inline(always)]
 pub fn decays<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
     let splat = |value: f32| simd.splat_f32s(value);
-    let (fraction, shifted) = fractions_and_exponents(simd, x);
+    let Factors {
+        fraction,
+        whole,
+        shifted,
+    } = factors(simd, x);
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512::<S>() {
+        return abreast!(simd, N, |i| {
+            // SAFETY: these vectors are those of AVX-512, so the processor has it.
+            unsafe {
+                let result = scaled_unless_lower(
+                    transmute_copy(&x[i]),
+                    transmute_copy(&fraction[i]),
+                    transmute_copy(&whole[i]),
+                );
+                transmute_copy(&result)
+            }
+        });
+    }
     abreast!(simd, N, |i| {
         // The shift leaves nothing of the shifter's own bits.
         let bits = simd.transmute_u32s_f32s(shifted[i]);
         let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
         let power = simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.splat_u32s(127 << 23)));
         let result = simd.mul_f32s(fraction[i], power);
-        let gone = simd.less_than_f32s(x[i], splat(-87.336_55));
+        let gone = simd.less_than_f32s(x[i], splat(LOWEST));
         simd.select_f32s(gone, splat(0.0), result)
     })
+}
+
+/// Whether a kernel is compiled for AVX-512.
+#[inline(always)]
+pub(crate) const fn has_avx512<S: Simd>() -> bool {
+    cfg!(target_arch = "x86_64") && S::F32_LANES == 16 && S::REGISTER_COUNT == 32
+}
+
+/// `fraction · 2^whole`, or zero where `x` is below [`LOWEST`].
+///
+/// # Safety
+/// The processor must have AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn scaled_unless_lower(x: __m512, fraction: __m512, whole: __m512) -> __m512 {
+    let stays = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LOWEST));
+    _mm512_maskz_scalef_ps(stays, fraction, whole)
 }
 
 /// Half of a signed integer, rounded down.

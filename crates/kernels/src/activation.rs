@@ -7,7 +7,11 @@ use crate::simd::{decay, normal_distribution};
 use crate::sweep::{Step, sweep, threaded};
 
 /// Which function.
+///
+/// As wide as a register: a kernel that is called for each row is handed its fields in whole words, and a word of which only a byte
+/// was just written is not there before all that was written earlier has left for the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
 pub enum Activation {
     /// `max(x, 0)`.
     Relu,

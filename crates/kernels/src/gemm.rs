@@ -246,7 +246,8 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
         let instructions = simd::instructions();
         let tile = TileSize::of(instructions);
         let kept_columns = match terms.len() {
-            1 => Blocks::of(depth, rows * columns, tile).kept_columns(depth),
+            // However small the pieces will be.
+            1 => Blocks::of(depth, 0, tile).kept_columns(depth),
             _ => None,
         };
         Self {

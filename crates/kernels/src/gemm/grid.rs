@@ -4,15 +4,21 @@ use std::ops::Range;
 
 use crate::micro::{ROWS, TileSize};
 
-/// How C is shared out: pieces of whole tiles, all but the last of a row or column equally large.
+/// How C is shared out: bands of rows, and in each of them pieces of whole tiles, all but the last of a row or column equally large.
+///
+/// Inside a band, pieces are counted downwards: those that follow each other have the same columns, which a thread packs once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     size: [usize; 2],
+    /// Rows of a band.
+    band: usize,
+    /// Rows and columns of a piece.
     piece: [usize; 2],
-    across: usize,
-    down: usize,
-    /// Bands of rows, with the same number of pieces below each other in each: pieces are counted band by band.
     bands: usize,
+    /// Pieces of a band below each other.
+    down: usize,
+    /// And side by side.
+    across: usize,
 }
 
 /// So many rows are worth packing the columns that they meet, though another thread packs them, too.
@@ -21,47 +27,32 @@ const MANY_ROWS: usize = 1024;
 impl Grid {
     /// A grid for so many threads. A thread may keep so many packed columns from piece to piece.
     pub fn new(
-        [rows, columns]: [usize; 2],
+        size: [usize; 2],
         depth: usize,
         kept_columns: Option<usize>,
         tile: TileSize,
         threads: usize,
     ) -> Self {
-        let of = |down: usize, across: usize| {
-            let piece = [
-                rows.div_ceil(down).next_multiple_of(ROWS),
-                columns.div_ceil(across).next_multiple_of(tile.columns),
-            ];
-            Self {
-                size: [rows, columns],
-                piece,
-                down: rows.div_ceil(piece[0].max(1)),
-                across: columns.div_ceil(piece[1].max(1)),
-                bands: 1,
-            }
-        };
-        // A piece should be worth the trouble. Large products get several per thread, so that a thread that is held up does not
-        // hold up all: pieces of a millisecond or two with wide tiles, which pack no rows of A that follow each other.
+        let [rows, columns] = size;
         let most = (rows * columns * depth) >> 16;
+        // Large products get several pieces per thread, so that a thread that is held up does not hold up all: of a millisecond
+        // or two with wide tiles, which pack no rows of A that follow each other.
         let several = match tile.is_wide() {
             true => (most >> 11).clamp(2 * threads, 8 * threads),
             false => 2 * threads,
         };
-        // What lies below each other is packed once by a thread, so that smaller products can have several, too.
         if let (true, Some(kept)) = (tile.is_wide() && most >= threads << 12, kept_columns) {
-            let across = columns.div_ceil(kept);
-            let down = several.div_ceil(across);
-            if rows < threads * MANY_ROWS {
-                return of(down, across);
-            }
             // A band for each thread: it wrote these rows in the last job and has them in its cache.
-            let grid = of(down.next_multiple_of(threads), across);
-            let bands = match grid.down.is_multiple_of(threads) {
-                true => threads,
-                false => 1,
+            let bands = if rows < threads * MANY_ROWS {
+                1
+            } else {
+                threads
             };
-            return Self { bands, ..grid };
+            let across = columns.div_ceil(kept);
+            let grid = Self::of(size, bands, across, tile);
+            return grid.finer(several.div_ceil(bands * across));
         }
+        // A piece should be worth the trouble.
         let wanted = match most >= threads << 14 {
             true => several,
             false => threads.min(most),
@@ -69,10 +60,41 @@ impl Grid {
         // Products in the time of a packed number: half a cycle where a vector has eight numbers, a whole one where it has
         // sixteen.
         let packed = if tile.is_wide() { 32 } else { 8 };
-        let grids = (1..=wanted.max(1)).map(|down| of(down, wanted.div_ceil(down).max(1)));
-        grids
+        let grids = (1..=wanted.max(1))
+            .map(|down| Self::of(size, down, wanted.div_ceil(down).max(1), tile));
+        let grid = grids
             .min_by_key(|grid| grid.cost(threads, packed))
-            .expect("there is at least one grid")
+            .expect("there is at least one grid");
+        match kept_columns.is_some_and(|kept| kept >= grid.piece[1]) && wanted <= threads {
+            true => grid.finer((most / threads / 64).clamp(1, 4)),
+            false => grid,
+        }
+    }
+
+    /// So many bands, and in each so many pieces side by side.
+    fn of([rows, columns]: [usize; 2], bands: usize, across: usize, tile: TileSize) -> Self {
+        let piece = [
+            rows.div_ceil(bands).next_multiple_of(ROWS),
+            columns.div_ceil(across).next_multiple_of(tile.columns),
+        ];
+        Self {
+            size: [rows, columns],
+            band: piece[0],
+            piece,
+            bands: rows.div_ceil(piece[0].max(1)),
+            down: 1,
+            across: columns.div_ceil(piece[1].max(1)),
+        }
+    }
+
+    /// The same with so many pieces below each other in a band, or fewer where there are not enough rows.
+    fn finer(self, down: usize) -> Self {
+        let rows = self.band.div_ceil(down.max(1)).next_multiple_of(ROWS);
+        Self {
+            piece: [rows, self.piece[1]],
+            down: self.band.div_ceil(rows.max(1)),
+            ..self
+        }
     }
 
     /// An estimate of time: the products of the thread with most pieces, and what its pieces pack, a number of B taking as long
@@ -86,7 +108,7 @@ impl Grid {
     }
 
     pub fn pieces(&self) -> usize {
-        self.across * self.down
+        self.bands * self.across * self.down
     }
 
     /// Pieces side by side.
@@ -94,20 +116,16 @@ impl Grid {
         self.across
     }
 
-    /// Inside a band, pieces are counted downwards, so that those that follow each other have the same columns.
-    fn place(&self, piece: usize) -> [usize; 2] {
-        let down = self.down / self.bands;
-        let (band, piece) = (piece / (down * self.across), piece % (down * self.across));
-        [band * down + piece % down, piece / down]
-    }
-
+    /// Those of the last band may be none.
     pub fn rows(&self, piece: usize) -> Range<usize> {
-        let first = self.place(piece)[0] * self.piece[0];
-        first..self.size[0].min(first + self.piece[0])
+        let band = piece / (self.down * self.across) * self.band;
+        let end = self.size[0].min(band + self.band);
+        let first = band + piece % self.down * self.piece[0];
+        first.min(end)..end.min(first + self.piece[0])
     }
 
     pub fn columns(&self, piece: usize) -> Range<usize> {
-        let first = self.place(piece)[1] * self.piece[1];
+        let first = piece / self.down % self.across * self.piece[1];
         first..self.size[1].min(first + self.piece[1])
     }
 }
@@ -130,13 +148,14 @@ mod tests {
             for &instructions in simd::available() {
                 let tile = TileSize::of(instructions);
                 let grid = Grid::new([rows, columns], depth, kept, tile, threads);
-                let mut pieces: Vec<_> = (0..grid.pieces()).map(|it| (grid.rows(it), grid.columns(it))).collect();
+                let pieces = (0..grid.pieces()).map(|it| (grid.rows(it), grid.columns(it)));
+                let mut pieces: Vec<_> = pieces.filter(|(down, _)| !down.is_empty()).collect();
                 let count: usize = pieces.iter().map(|(down, across)| down.len() * across.len()).sum();
                 prop_assert_eq!(count, rows * columns);
                 pieces.sort_by_key(|(down, across)| (down.start, across.start));
                 for pair in pieces.windows(2) {
                     let [(down, across), (next_down, next_across)] = pair else { unreachable!() };
-                    prop_assert!(!down.is_empty() && !across.is_empty());
+                    prop_assert!(!across.is_empty());
                     prop_assert!(next_down.start == down.end || next_across.start == across.end);
                 }
             }

@@ -108,6 +108,9 @@ impl Blocks {
 impl Piece<'_> {
     /// Multiplies, and then finishes each piece of a row if that is asked.
     pub fn multiply(&self, finish: Option<&impl Fn(usize, usize, &mut [f32])>) {
+        if self.rows.is_empty() {
+            return;
+        }
         let depth = self.a.columns;
         let results = self.rows.len() * self.columns.len();
         let Blocks {

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Rows of A are packed too, in panels, unless they follow each other and meet few columns. Wide tiles (AVX-512) read so little
-//! of A that they take it where it stands, also where it lies transposed and narrow, and so much of B that it stays in the second
-//! cache while all rows of A pass by; they ask memory for the next rows while they compute. What a thread has packed of B it keeps
-//! for the next piece, which mostly has the same columns.
+//! of A that they take it where it stands, also where it lies transposed and narrow, and ask memory for the next rows while they
+//! compute. They read so much of B that it stays in the second cache while all rows of A pass by: fewer columns, but in all their
+//! depth if that is not too large. What a thread has packed of B it keeps for the next piece, which mostly has the same columns.
 //!
 //! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
 
@@ -167,13 +167,13 @@ pub(crate) type Nothing = fn(usize, usize, &mut [f32]);
 /// See [`Nothing`].
 pub(crate) const NOTHING: Nothing = |_, _, _| ();
 
-/// Numbers for products, each given once.
-static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+/// How many terms there were so far: each has its own number.
+static TERMS: AtomicUsize = AtomicUsize::new(0);
 
 /// `C = base + A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
 pub(crate) struct Product<'a, F> {
-    /// Of the first term; the others have the next.
-    number: usize,
+    /// The number of the first term; the others have the next.
+    first_term: usize,
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
     base: Base<'a>,
     finish: F,
@@ -251,7 +251,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
             _ => None,
         };
         Self {
-            number: NUMBERS.fetch_add(terms.len(), Ordering::Relaxed),
+            first_term: TERMS.fetch_add(terms.len(), Ordering::Relaxed),
             terms,
             base,
             finish,
@@ -285,7 +285,7 @@ impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
     unsafe fn run(&self, task: usize) {
         for (index, (a, b)) in self.terms.iter().enumerate() {
             let piece = Piece {
-                number: self.number + index,
+                term: self.first_term + index,
                 instructions: self.instructions,
                 tile: self.tile,
                 a: *a,

@@ -23,6 +23,12 @@ pub(super) struct Grid {
 
 /// So many rows are worth packing the columns that they meet, though another thread packs them, too.
 const MANY_ROWS: usize = 1024;
+/// Products, in units of 2^16, that a thread of a large product has: some four milliseconds of narrow tiles.
+const LARGE: usize = 1 << 14;
+/// The same where a thread packs columns once for all its pieces.
+const LARGE_IF_KEPT: usize = 1 << 12;
+/// Products, in the same units, that are worth a task: some thirty microseconds of wide tiles.
+const TASK: usize = 64;
 
 impl Grid {
     /// A grid for so many threads. A thread may keep so many packed columns from piece to piece.
@@ -41,7 +47,10 @@ impl Grid {
             true => (most >> 11).clamp(2 * threads, 8 * threads),
             false => 2 * threads,
         };
-        if let (true, Some(kept)) = (tile.is_wide() && most >= threads << 12, kept_columns) {
+        if let (true, Some(kept)) = (
+            tile.is_wide() && most >= threads * LARGE_IF_KEPT,
+            kept_columns,
+        ) {
             // A band for each thread: it wrote these rows in the last job and has them in its cache.
             let bands = if rows < threads * MANY_ROWS {
                 1
@@ -53,7 +62,7 @@ impl Grid {
             return grid.finer(several.div_ceil(bands * across));
         }
         // A piece should be worth the trouble.
-        let wanted = match most >= threads << 14 {
+        let wanted = match most >= threads * LARGE {
             true => several,
             false => threads.min(most),
         };
@@ -65,8 +74,9 @@ impl Grid {
         let grid = grids
             .min_by_key(|grid| grid.cost(threads, packed))
             .expect("there is at least one grid");
+        // A thread's only piece is cut downwards, so that who is done first can take a part of it; the packed columns are kept.
         match kept_columns.is_some_and(|kept| kept >= grid.piece[1]) && wanted <= threads {
-            true => grid.finer((most / threads / 64).clamp(1, 4)),
+            true => grid.finer((most / threads / TASK).clamp(1, 4)),
             false => grid,
         }
     }
@@ -95,6 +105,12 @@ impl Grid {
             down: self.band.div_ceil(rows.max(1)),
             ..self
         }
+    }
+
+    /// So many bands, each of so many pieces below each other.
+    #[cfg(test)]
+    pub fn in_bands(size: [usize; 2], bands: usize, down: usize, tile: TileSize) -> Self {
+        Self::of(size, bands, 1, tile).finer(down)
     }
 
     /// An estimate of time: the products of the thread with most pieces, and what its pieces pack, a number of B taking as long
@@ -142,7 +158,7 @@ mod tests {
             rows in prop_oneof![0usize..50, 2000usize..5000],
             columns in prop_oneof![0usize..50, 1000usize..2000],
             depth in prop_oneof![0usize..50, 300usize..1100],
-            kept in prop::option::of(Just(256)),
+            kept in prop::option::of(prop::sample::select(vec![256usize, 512, 16384])),
             threads in 1usize..6,
         ) {
             for &instructions in simd::available() {
@@ -150,14 +166,19 @@ mod tests {
                 let grid = Grid::new([rows, columns], depth, kept, tile, threads);
                 let pieces = (0..grid.pieces()).map(|it| (grid.rows(it), grid.columns(it)));
                 let mut pieces: Vec<_> = pieces.filter(|(down, _)| !down.is_empty()).collect();
-                let count: usize = pieces.iter().map(|(down, across)| down.len() * across.len()).sum();
-                prop_assert_eq!(count, rows * columns);
                 pieces.sort_by_key(|(down, across)| (down.start, across.start));
-                for pair in pieces.windows(2) {
-                    let [(down, across), (next_down, next_across)] = pair else { unreachable!() };
+                // Rows of pieces follow each other from the first row to the last, and so do pieces in each of them.
+                let mut next = [0, 0];
+                for (down, across) in pieces {
+                    prop_assert_eq!([down.start, across.start], next);
                     prop_assert!(!across.is_empty());
-                    prop_assert!(next_down.start == down.end || next_across.start == across.end);
+                    next = match across.end == columns {
+                        true => [down.end, 0],
+                        false => [down.start, across.end],
+                    };
                 }
+                let end = if columns == 0 { 0 } else { rows };
+                prop_assert_eq!(next, [end, 0]);
             }
         }
     }

@@ -21,12 +21,17 @@ pub(super) const NC: usize = 1536;
 pub(super) const DEEP: usize = 4 * KC;
 /// Numbers of B that are packed at a time for wide tiles: they stay in the second cache while all rows of A pass by. The third,
 /// where it is shared by dozens of cores, is too slow to keep them in.
-const PACKED_B: usize = 1 << 18;
+const PACKED_NUMBERS: usize = 1 << 18;
 /// So many results stay in the second cache anyway, and one block of B at a time does too.
 const FEW_RESULTS: usize = 1 << 17;
 /// So many columns are worth a copy of the rows of A that they meet, for tiles that are not wide.
 const MANY_COLUMNS: usize = 256;
-/// So few are less often worth one for those that are.
+/// Where numbers of one row of A, which lies transposed, are at most so far apart, wide tiles read them in place. Measured: up to a
+/// fifth of the product's time less, and beyond it up to twice as much, since all lie in a few sets of the caches.
+const CLOSE: usize = 384;
+/// The same where they meet no more than [`FEW_COLUMNS`].
+const CLOSE_FOR_FEW: usize = 512;
+/// Two tiles of wide ones.
 const FEW_COLUMNS: usize = 128;
 /// Columns that are finished at a time: with MC rows they still are in the second cache.
 pub(super) const STRIP: usize = 256;
@@ -58,8 +63,8 @@ impl Target {
 
 /// The work of one task: some rows of A by some columns of B.
 pub(super) struct Piece<'a> {
-    /// Of the product: none has the same while the program runs.
-    pub number: usize,
+    /// The number of the term: none has the same while the program runs.
+    pub term: usize,
     pub instructions: Instructions,
     pub tile: TileSize,
     pub a: Matrix<'a>,
@@ -87,8 +92,8 @@ impl Blocks {
         // Equal blocks: a thin last one would read and write all of C for little.
         let deep = depth.div_ceil(depth.div_ceil(KC).max(1)).max(1);
         let (deepest, widest) = match (tile.is_wide(), results > FEW_RESULTS) {
-            (true, _) if depth * STRIP <= PACKED_B => (depth, PACKED_B / depth.max(1)),
-            (true, _) => (deep, PACKED_B / deep),
+            (true, _) if depth * STRIP <= PACKED_NUMBERS => (depth, PACKED_NUMBERS / depth.max(1)),
+            (true, _) => (deep, PACKED_NUMBERS / deep),
             (false, true) => (depth.min(DEEP / deep * deep), NC),
             (false, false) => (deep, NC),
         };
@@ -125,19 +130,20 @@ impl Piece<'_> {
             .min(self.columns.len())
             .next_multiple_of(self.tile.columns);
         // Taken out of its place meanwhile: what finishes a row may be a product, too.
-        let mut packed_b = PACKED_B_OF_THREAD.take();
-        packed_b.make_room(deepest * wide);
+        let mut kept = KEPT.take();
+        kept.make_room(deepest * wide);
         with_scratch(&PACKED_A, size_of_a, |packed_a| {
             for columns in cut(self.columns.clone(), widest) {
                 for far in cut(0..depth, deepest) {
                     let blocks = || cut(far.clone(), deep).zip(0..);
-                    let part = [self.number, columns.start, far.start];
-                    if packed_b.part != part {
+                    // All that says what stands where: blocks of depth depend on the term alone.
+                    let part = Some((self.term, columns.clone(), far.clone(), wide));
+                    if kept.part != part {
                         for (depths, block) in blocks() {
-                            let packed_b = &mut packed_b.numbers[block * deep * wide..];
+                            let packed_b = &mut kept.numbers[block * deep * wide..];
                             self.pack_b(depths, columns.clone(), packed_b);
                         }
-                        packed_b.part = part;
+                        kept.part = part;
                     }
                     for rows in cut(self.rows.clone(), MC) {
                         for (depths, block) in blocks() {
@@ -145,7 +151,7 @@ impl Piece<'_> {
                                 true => self.pack_a(rows.clone(), depths.clone(), packed_a),
                                 false => self.a.view(rows.start, depths.start),
                             };
-                            let packed_b = &packed_b.numbers[block * deep * wide..];
+                            let packed_b = &kept.numbers[block * deep * wide..];
                             self.multiply_block(
                                 rows.clone(),
                                 depths,
@@ -159,20 +165,20 @@ impl Piece<'_> {
                 }
             }
         });
-        PACKED_B_OF_THREAD.set(packed_b);
+        KEPT.set(kept);
     }
 
     /// Whether rows of A are copied, in the order in which tiles read them. Wide tiles read rows where they stand, and also a matrix
     /// that lies transposed if it is narrow: lines of the cache that hold numbers of several tiles are then not far apart.
     fn packs_a(&self) -> bool {
         let columns = self.columns.len();
-        let narrow = match columns <= FEW_COLUMNS {
-            true => 512,
-            false => 384,
+        let close = match columns <= FEW_COLUMNS {
+            true => CLOSE_FOR_FEW,
+            false => CLOSE,
         };
         match (self.tile.is_wide(), self.a.row_stride, self.a.column_stride) {
             (true, _, 1) => false,
-            (true, 1, apart) => apart > narrow,
+            (true, 1, apart) => apart > close,
             (false, _, 1) => columns >= MANY_COLUMNS,
             _ => true,
         }
@@ -369,19 +375,19 @@ impl WithSimd for Tiles<'_> {
 
 thread_local! {
     static PACKED_A: Scratch = const { RefCell::new(Vec::new()) };
-    static PACKED_B_OF_THREAD: Cell<Packed> = const { Cell::new(Packed::NOTHING) };
+    static KEPT: Cell<Kept> = const { Cell::new(Kept::NOTHING) };
 }
 
 /// What a thread has packed of B: the next piece may need the same.
-struct Packed {
-    /// The number of the product, and its first column and depth.
-    part: [usize; 3],
+struct Kept {
+    /// Of which term which columns and which depth, and how wide the blocks are; nothing at first.
+    part: Option<(usize, Range<usize>, Range<usize>, usize)>,
     numbers: Vec<f32>,
 }
 
-impl Packed {
+impl Kept {
     const NOTHING: Self = Self {
-        part: [usize::MAX; 3],
+        part: None,
         numbers: Vec::new(),
     };
 
@@ -392,7 +398,7 @@ impl Packed {
     }
 }
 
-impl Default for Packed {
+impl Default for Kept {
     fn default() -> Self {
         Self::NOTHING
     }

@@ -123,6 +123,8 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
         (7, 300, 5),
         (1, 1031, 1),
         (131, 512, 70),
+        // One half is packed in its whole depth, the other is not, and both are cut downwards.
+        (130, 2049, 70),
     ] {
         assert!(Halves::fit(rows, depth, columns));
         let (a, b) = (numbers(depth * rows, 1), numbers(depth * columns, 2));
@@ -155,8 +157,8 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
 
 #[test]
 fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
-    // One thread has several pieces below each other; of eight, each has one.
-    let (rows, columns) = (1100, 840);
+    // Pieces lie below each other, so that each product begins with the columns with which the last one ended.
+    let (rows, columns) = (2200, 440);
     for depth in [KC - 1, KC + 1] {
         let a = numbers(rows * depth, 1);
         let a = Matrix::new(&a, rows, depth);
@@ -175,6 +177,8 @@ fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
                         let base = Base::Nothing;
                         let product =
                             Product::with_threads([(a, b)], &mut c, base, NOTHING, threads);
+                        assert_eq!(product.grid.across(), 1);
+                        assert!(product.grid.pieces() > 1 || depth > KC);
                         threads::alone(|| threads::together(&[&product]));
                     });
                     c
@@ -198,7 +202,8 @@ fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
 
 #[test]
 fn what_finishes_a_row_may_be_a_product() {
-    let (rows, depth, columns) = (200, 70, 90);
+    // Two pieces: the second comes after products inside the first.
+    let (rows, depth, columns) = (1200, 100, 90);
     let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
     let (a, b) = (
         Matrix::new(&a, rows, depth),
@@ -217,10 +222,49 @@ fn what_finishes_a_row_may_be_a_product() {
             let finish = |_: usize, _: usize, values: &mut [f32]| {
                 let row = values.to_vec();
                 let row = Matrix::new(&row, 1, columns);
-                threads::alone(|| gemm(row, inner, values, Onto::Replace, NOTHING));
+                gemm(row, inner, values, Onto::Replace, NOTHING);
             };
             let product = Product::with_threads([(a, b)], &mut c, Onto::Replace, finish, 1);
-            threads::together(&[&product]);
+            assert!(product.grid.pieces() > 1);
+            threads::alone(|| threads::together(&[&product]));
+        });
+        for (ours, theirs) in c.iter().zip(&expected) {
+            assert!(
+                (ours - theirs).abs() < 1e-3,
+                "{instructions:?}: {ours} for {theirs}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_that_lie_transposed_are_read_in_place_or_packed() {
+    for rows in [384, 385, 512, 513] {
+        for columns in [70, 140] {
+            check(rows, 41, columns, true, false, Onto::Replace);
+        }
+    }
+}
+
+#[test]
+fn pieces_of_the_last_band_may_be_empty() {
+    // Two threads have a band each, and the second has fewer rows.
+    let (rows, depth, columns) = (14, 600, 1100);
+    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let (a, b) = (
+        Matrix::new(&a, rows, depth),
+        Matrix::new(&b, depth, columns),
+    );
+    let mut expected = vec![0.0; rows * columns];
+    gemm_naive(a, b, &mut expected, Onto::Replace);
+    for &instructions in simd::available() {
+        let mut c = vec![f32::NAN; rows * columns];
+        with_instructions(instructions, || {
+            let mut product = Product::with_threads([(a, b)], &mut c, Onto::Replace, NOTHING, 1);
+            product.grid = Grid::in_bands([rows, columns], 2, 2, product.tile);
+            let empty = |piece| product.grid.rows(piece).is_empty();
+            assert!((0..product.grid.pieces()).any(empty));
+            threads::alone(|| threads::together(&[&product]));
         });
         for (ours, theirs) in c.iter().zip(&expected) {
             assert!(

@@ -23,11 +23,11 @@ pub(super) struct Grid {
 
 /// So many rows are worth packing the columns that they meet, though another thread packs them, too.
 const MANY_ROWS: usize = 1024;
-/// Products, in units of 2^16, that a thread of a large product has: some four milliseconds of narrow tiles.
+/// Multiplications, in units of 2^16, that each thread has of a large product: some twenty milliseconds of tiles that are not wide.
 const LARGE: usize = 1 << 14;
 /// The same where a thread packs columns once for all its pieces.
 const LARGE_IF_KEPT: usize = 1 << 12;
-/// Products, in the same units, that are worth a task: some thirty microseconds of wide tiles.
+/// Multiplications, in the same units, that are worth a task: some fifty microseconds of wide tiles.
 const TASK: usize = 64;
 
 impl Grid {
@@ -82,7 +82,7 @@ impl Grid {
     }
 
     /// So many bands, and in each so many pieces side by side.
-    fn of([rows, columns]: [usize; 2], bands: usize, across: usize, tile: TileSize) -> Self {
+    pub fn of([rows, columns]: [usize; 2], bands: usize, across: usize, tile: TileSize) -> Self {
         let piece = [
             rows.div_ceil(bands).next_multiple_of(ROWS),
             columns.div_ceil(across).next_multiple_of(tile.columns),
@@ -98,19 +98,13 @@ impl Grid {
     }
 
     /// The same with so many pieces below each other in a band, or fewer where there are not enough rows.
-    fn finer(self, down: usize) -> Self {
+    pub fn finer(self, down: usize) -> Self {
         let rows = self.band.div_ceil(down.max(1)).next_multiple_of(ROWS);
         Self {
             piece: [rows, self.piece[1]],
             down: self.band.div_ceil(rows.max(1)),
             ..self
         }
-    }
-
-    /// So many bands, each of so many pieces below each other.
-    #[cfg(test)]
-    pub fn in_bands(size: [usize; 2], bands: usize, down: usize, tile: TileSize) -> Self {
-        Self::of(size, bands, 1, tile).finer(down)
     }
 
     /// An estimate of time: the products of the thread with most pieces, and what its pieces pack, a number of B taking as long

@@ -110,7 +110,9 @@ fn a_folder_goes_before_a_model_of_the_same_name() {
 fn errors_of_models_that_are_nowhere() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
+    // One folder deeper: `../x` too is then a name nobody else can have taken.
+    let path = &folder.path().join("here");
+    std::fs::create_dir(path).unwrap();
     let mut screens: Vec<String> = ["nowhere", "a/b/c", "../x", "owner/tiny", "runs/story@main"]
         .iter()
         .map(|model| transcript(path, &["info", model]))

@@ -12,7 +12,7 @@ use self::buffers::{Buffers, Sizes, buffer_sizes};
 use self::meetings::Meeting;
 use super::reach::Reach;
 use super::scores::{add_product, copy_row, pack_columns, product_with_panels, whole_rows};
-use super::{BiasOf, Heads, KEYS, Options, Shape, Strides};
+use super::{BiasOf, Heads, Options, Shape, Strides};
 use crate::gemm::with_scratch;
 use crate::linear::dot;
 use crate::micro::{self, TileSize, View};
@@ -314,8 +314,9 @@ impl Group<'_> {
         let Meeting { block, keys, run } = meeting;
         let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys, run);
         self.score(simd, meeting, rows, buffers, &reach);
+        let stride = self.shape.line();
         for row in 0..block.len() {
-            let line = row * KEYS..(row + 1) * KEYS;
+            let line = row * stride..(row + 1) * stride;
             let (weights, slopes) = (
                 &mut buffers.weights[line.clone()],
                 &mut buffers.slopes[line],
@@ -340,6 +341,7 @@ impl Group<'_> {
         let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
         let Meeting { block, keys, .. } = meeting;
         let (rows, tile, count) = (block.len(), keys.start, keys.len());
+        let stride = self.shape.line();
         // SAFETY: the rows of the block and the packed panels of the tile hold what the products read, and the tiles
         // of weights and slopes have room for whole panels.
         unsafe {
@@ -352,7 +354,7 @@ impl Group<'_> {
                 all.query.after_rows(block.start),
                 panels,
                 buffers.weights,
-                KEYS,
+                stride,
                 reach,
             );
             let panels = &buffers.value_panels[tile * value_width..];
@@ -364,7 +366,7 @@ impl Group<'_> {
                 all.upstream.after_rows(block.start),
                 panels,
                 buffers.slopes,
-                KEYS,
+                stride,
                 reach,
             );
         }
@@ -382,11 +384,11 @@ impl Group<'_> {
     ) {
         let [width, wide] = self.padded::<S>();
         let Meeting { block, keys, .. } = meeting;
-        let (rows, count) = (block.len(), keys.len());
+        let (rows, count, stride) = (block.len(), keys.len(), self.shape.line());
         let turned = |data: &[f32]| View {
             start: data.as_ptr(),
             row_stride: 1,
-            column_stride: KEYS,
+            column_stride: stride,
         };
         let turned_reach = reach.turned(rows, count);
         // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
@@ -422,7 +424,7 @@ impl Group<'_> {
             let key_rows = all.key.after_rows(keys.start);
             let slopes = View {
                 start: buffers.slopes.as_ptr(),
-                row_stride: KEYS,
+                row_stride: stride,
                 column_stride: 1,
             };
             add_product(simd, rows, count, slopes, key_rows, sums, width, reach);

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
+use super::ahead::Ahead;
 use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block, in_tile};
 use super::reach::Reach;
@@ -88,7 +89,7 @@ pub(super) fn forward_for(
     let sizes = [
         usize::from(packed) * shape.keys.next_multiple_of(tile.columns) * shape.head_width,
         usize::from(copied) * shape.keys * padded_value,
-        QUERIES * KEYS,
+        QUERIES * shape.line(),
         QUERIES * padded_value,
     ];
     let task = |index: usize| {
@@ -269,18 +270,24 @@ impl Head<'_> {
         scores: &mut [f32],
     ) {
         let Block {
-            queries, running, ..
+            queries,
+            running,
+            seen,
         } = block;
-        let (tile, count) = (keys.start, keys.len());
+        let (tile, count, stride) = (keys.start, keys.len(), self.shape.line());
         let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys, &run);
         let rows = queries.clone();
         self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
+        let ahead = (self.packed && keys.end >= seen.end).then(|| self.ahead(queries.start));
         for row in 0..queries.len() {
             let at = [self.batch, self.head, queries.start + row];
+            if let Some(ahead) = &ahead {
+                ahead.fetch(row);
+            }
             let range = self.options.mask.range(self.shape, self.batch, at[2]);
             let range = range.start.max(run.start)..range.end.min(run.end);
             let seen = Seen::new::<S>(range, tile, count);
-            let line = &mut scores[row * KEYS..(row + 1) * KEYS];
+            let line = &mut scores[row * stride..(row + 1) * stride];
             if seen.is_empty() {
                 line[..count].fill(0.0);
                 continue;
@@ -302,6 +309,20 @@ impl Head<'_> {
         self.weigh(simd, rows, keys, values, &*scores, running, &reach);
     }
 
+    /// What is needed after the queries from this on.
+    #[inline(always)]
+    fn ahead(&self, first: usize) -> Ahead {
+        let (shape, here) = (self.shape, [self.batch, self.head]);
+        let context = self.out.strides.at(here[0], here[1], first);
+        Ahead::new(
+            (self.out.context.wrapping_add(context), self.out.strides.row),
+            [self.query, self.key, self.value],
+            shape,
+            here,
+            first,
+        )
+    }
+
     /// The scores of a block of queries with a tile of keys.
     #[inline(always)]
     fn score<S: Simd>(
@@ -316,7 +337,7 @@ impl Head<'_> {
         let width = self.shape.head_width;
         if !self.packed {
             let keys = self.lines(self.key, width);
-            for (query, line) in block.zip(scores.chunks_exact_mut(KEYS)) {
+            for (query, line) in block.zip(scores.chunks_exact_mut(self.shape.line())) {
                 let query = self.query.row(self.batch, self.head, query, width);
                 few::dots(simd, query, keys, tile.clone(), line);
             }
@@ -355,7 +376,7 @@ impl Head<'_> {
             // So few rows are one group.
             let seen = reach.at(0);
             for (line, sums) in weights
-                .chunks_exact(KEYS)
+                .chunks_exact(self.shape.line())
                 .zip(sums.chunks_exact_mut(padded))
                 .take(rows)
             {
@@ -371,7 +392,7 @@ impl Head<'_> {
         }
         let a = View {
             start: weights.as_ptr(),
-            row_stride: KEYS,
+            row_stride: self.shape.line(),
             column_stride: 1,
         };
         // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys, whose values are readable in whole

@@ -11,6 +11,7 @@
 //!          └─────┴─────┴─────┘
 //! ```
 
+mod ahead;
 mod backward;
 mod bias;
 mod few;
@@ -37,8 +38,10 @@ use crate::random::Key;
 
 /// Queries per block, a multiple of the tile's rows.
 const QUERIES: usize = 96;
-/// Keys per tile, a multiple of every panel's columns.
+/// Keys per tile, a multiple of [`PANEL`].
 const KEYS: usize = 256;
+/// A multiple of every panel's columns.
+const PANEL: usize = 64;
 
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,12 @@ impl Shape {
     /// Where the row of a query stands among all rows.
     fn row(&self, batch: usize, head: usize, query: usize) -> usize {
         (batch * self.heads + head) * self.queries + query
+    }
+
+    /// From a row of a tile of scores to the next: rows of few keys follow each other closely, and all stay in the first cache.
+    #[inline(always)]
+    fn line(&self) -> usize {
+        self.keys.next_multiple_of(PANEL).clamp(PANEL, KEYS)
     }
 
     fn key_value_head(&self, head: usize) -> usize {

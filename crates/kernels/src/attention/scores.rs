@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::reach::Reach;
-use super::{Heads, KEYS, Options, QUERIES, Shape, WeightDropout};
+use super::{Heads, Options, QUERIES, Shape, WeightDropout};
 use crate::micro::{self, Onto, TileSize, View};
 use crate::pack::pack_panels_with;
 use crate::simd::{self, abreast};
@@ -143,7 +143,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     }
 }
 
-/// The raw scores of a block of queries with a tile of packed keys, in rows of [`KEYS`].
+/// The raw scores of a block of queries with a tile of packed keys, in rows of [`Shape::line`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn score_packed<S: Simd>(
@@ -166,10 +166,10 @@ pub(super) fn score_packed<S: Simd>(
     // The view reaches to the block's last row, which this checks.
     query.row(batch, head, block.end - 1, width);
     let panels = &packed_keys[tile.start * width..];
-    let (rows, columns) = (block.len(), tile.len());
+    let (rows, columns, line) = (block.len(), tile.len(), shape.line());
     // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
     // whole panels.
-    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, KEYS, reach) };
+    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, line, reach) };
 }
 
 /// `C += A · B` with rows of C padded to whole tiles; of A's rows only what is in `reach`, the rest being zeros.
@@ -227,6 +227,13 @@ pub(super) fn union(
     queries: Range<usize>,
 ) -> Range<usize> {
     let (mut start, mut end) = (usize::MAX, 0);
+    // Both ends only move forward, and who sees nothing comes before or after all others.
+    if let (Some(first), Some(last)) = (queries.clone().next(), queries.clone().last()) {
+        let [first, last] = [first, last].map(|it| options.mask.range(shape, batch, it));
+        if !first.is_empty() && !last.is_empty() {
+            return first.start..last.end;
+        }
+    }
     for query in queries {
         let range = options.mask.range(shape, batch, query);
         if !range.is_empty() {

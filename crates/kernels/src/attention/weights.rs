@@ -52,7 +52,7 @@ pub fn weights(shape: &Shape, query: Heads, key: Heads, options: &Options, out: 
     });
     parts::each(pieces.collect(), |(head, first, out)| {
         // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
-        with_scratch(&SCRATCH, packed + QUERIES * KEYS, |scratch| {
+        with_scratch(&SCRATCH, packed + QUERIES * shape.line(), |scratch| {
             let (packed_keys, scores) = scratch.split_at_mut(packed);
             let kernel = Piece {
                 shape,
@@ -145,7 +145,8 @@ impl Piece<'_> {
                 if seen.is_empty() {
                     continue;
                 }
-                let line = &mut self.scores[row * KEYS + seen.from..row * KEYS + seen.to];
+                let start = row * self.shape.line();
+                let line = &mut self.scores[start + seen.from..start + seen.to];
                 scale_row(line, self.options, self.shape, at, tile + seen.from);
                 copy_row::<S>(line, &mut out[tile + seen.from..tile + seen.to]);
             }
@@ -177,7 +178,7 @@ impl Piece<'_> {
             head: self.shape.key_value_head(head),
             width,
         };
-        for (query, line) in block.zip(self.scores.chunks_exact_mut(KEYS)) {
+        for (query, line) in block.zip(self.scores.chunks_exact_mut(self.shape.line())) {
             let query = self.query.row(batch, head, query, width);
             few::dots(simd, query, keys, tile.clone(), line);
         }

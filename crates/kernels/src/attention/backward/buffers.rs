@@ -1,7 +1,7 @@
 //! The buffers of a task of the backward pass.
 
 use super::super::scores::in_place;
-use super::super::{Heads, KEYS, QUERIES, Shape};
+use super::super::{Heads, QUERIES, Shape};
 use crate::micro::TileSize;
 
 /// How large each buffer is, in the order of [`Buffers`].
@@ -83,8 +83,8 @@ pub(super) fn buffer_sizes(
         shape.queries * width,
         shape.keys * width,
         shape.keys * wide,
-        QUERIES * KEYS,
-        QUERIES * KEYS,
+        QUERIES * shape.line(),
+        QUERIES * shape.line(),
         shape.queries,
     ]
 }

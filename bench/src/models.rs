@@ -3,7 +3,7 @@
 use attentive::generation::Session;
 use attentive::model::{
     Block, Initializer, Model, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness, Residual,
-    Role,
+    ResidualConfig, Role,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
@@ -108,13 +108,14 @@ pub fn encoder(work: &str) {
         .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
         let mut pass = Pass::default();
-        let mut x = Residual::One(add(
+        let x = add(
             embedding(table.val(), ids.clone()),
             embedding(places.val(), positions.clone()),
-        ));
+        );
+        let mut x = Residual::new(ResidualConfig::One, x);
         for (layer, block) in blocks.iter().enumerate() {
             x = block.forward(x, layer, &mut pass);
         }
-        norm.forward(x.joined());
+        x.joined().normed(&norm);
     });
 }

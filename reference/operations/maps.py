@@ -130,6 +130,9 @@ def sums_and_norms() -> Iterator[Case]:
         yield norm(f"norm_beside.{title}.primes", "norm_beside", kind, (2, 3, 17), bias)
         yield norm(f"norm_beside.{title}.input_unread", "norm_beside", kind, (5, 7), bias, unread=(0,))
         yield norm(f"norm_beside.{title}.norm_unread", "norm_beside", kind, (5, 7), bias, unread=(1,))
+        yield norm(f"norm_beside_sum.{title}.primes", "norm_beside_sum", kind, (2, 3, 17), bias)
+        yield norm(f"norm_beside_sum.{title}.sum_unread", "norm_beside_sum", kind, (5, 7), bias, unread=(0,))
+        yield norm(f"norm_beside_sum.{title}.norm_unread", "norm_beside_sum", kind, (5, 7), bias, unread=(1,))
         yield norm(f"norm_of_sum.{title}.primes", "norm_of_sum", kind, (2, 3, 17), bias)
         yield norm(f"norm_of_sum.{title}.past_vectors", "norm_of_sum", kind, (3, 33), bias)
     for kind in ["layer", "rms"]:
@@ -148,7 +151,7 @@ def norm(
     shapes = {"x": shape, "weight": shape[-1:]}
     if bias:
         shapes["bias"] = shape[-1:]
-    if operation == "norm_of_sum":
+    if operation in ("norm_of_sum", "norm_beside_sum"):
         shapes["branch"] = shape
 
     def normed(x, weight, bias):
@@ -159,7 +162,7 @@ def norm(
     def function(x, weight, bias=None, branch=None):
         x = x if branch is None else x + branch
         y = normed(x, weight, bias)
-        return (x, y) if operation == "norm_beside" else y
+        return (x, y) if operation in ("norm_beside", "norm_beside_sum") else y
 
     settings = {"kind": kind, "epsilon": epsilon}
     return Case(name, operation, draw(name, shapes), function, settings, unread)

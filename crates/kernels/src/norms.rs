@@ -34,7 +34,7 @@ pub fn layer_norm(
     Forward {
         operation: "layer_norm",
         x,
-        residual: None,
+        sum: None,
         weight,
         bias,
         epsilon,
@@ -45,14 +45,13 @@ pub fn layer_norm(
     .run();
 }
 
-/// `sum = x + residual`, and its [`layer_norm`].
+/// Adds `x` to `sum`, and gives the [`layer_norm`] of that.
 ///
 /// # Panics
 /// When the sizes do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn add_layer_norm(
     x: &[f32],
-    residual: &[f32],
     weight: &[f32],
     bias: Option<&[f32]>,
     epsilon: f32,
@@ -64,7 +63,7 @@ pub fn add_layer_norm(
     Forward {
         operation: "add_layer_norm",
         x,
-        residual: Some((residual, sum)),
+        sum: Some(sum),
         weight,
         bias,
         epsilon,
@@ -92,7 +91,7 @@ pub fn rms_norm(
     Forward {
         operation: "rms_norm",
         x,
-        residual: None,
+        sum: None,
         weight,
         bias,
         epsilon,
@@ -103,14 +102,13 @@ pub fn rms_norm(
     .run();
 }
 
-/// `sum = x + residual`, and its [`rms_norm`].
+/// Adds `x` to `sum`, and gives the [`rms_norm`] of that.
 ///
 /// # Panics
 /// When the sizes do not fit.
 #[allow(clippy::too_many_arguments)]
 pub fn add_rms_norm(
     x: &[f32],
-    residual: &[f32],
     weight: &[f32],
     bias: Option<&[f32]>,
     epsilon: f32,
@@ -121,7 +119,7 @@ pub fn add_rms_norm(
     Forward {
         operation: "add_rms_norm",
         x,
-        residual: Some((residual, sum)),
+        sum: Some(sum),
         weight,
         bias,
         epsilon,
@@ -197,7 +195,8 @@ pub fn rms_norm_backward(
 struct Forward<'a> {
     operation: &'static str,
     x: &'a [f32],
-    residual: Option<(&'a [f32], &'a mut [f32])>,
+    /// What `x` is added to before.
+    sum: Option<&'a mut [f32]>,
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
     epsilon: f32,
@@ -211,8 +210,7 @@ impl Forward<'_> {
         let (rows, width) = (self.inverse.len(), self.weight.len());
         fits(self.operation, "x", self.x.len(), rows * width);
         fits(self.operation, "y", self.y.len(), rows * width);
-        if let Some((residual, sum)) = &self.residual {
-            fits(self.operation, "residual", residual.len(), rows * width);
+        if let Some(sum) = &self.sum {
             fits(self.operation, "sum", sum.len(), rows * width);
         }
         if let Some(bias) = self.bias {
@@ -223,18 +221,16 @@ impl Forward<'_> {
         }
         let instructions = simd::instructions();
         let parts = Parts::of_rows(rows, width);
-        let (residual, sum) = self.residual.unzip();
-        let mut sum = sum.map(|sum| parts.cut_mut(sum, width));
+        let mut sum = self.sum.map(|sum| parts.cut_mut(sum, width));
         let mut mean = self.mean.map(|mean| parts.cut_mut(mean, 1));
         let outputs = (parts.cut_mut(self.y, width)).zip(parts.cut_mut(self.inverse, 1));
         let work: Vec<_> = (parts.ranges().zip(outputs))
             .map(|(range, (y, inverse))| {
                 let numbers = range.start * width..range.end * width;
-                let residual = residual.map(|residual| &residual[numbers.clone()]);
                 Forward {
                     operation: self.operation,
                     x: &self.x[numbers],
-                    residual: residual.zip(sum.as_mut().and_then(Iterator::next)),
+                    sum: sum.as_mut().and_then(Iterator::next),
                     weight: self.weight,
                     bias: self.bias,
                     epsilon: self.epsilon,
@@ -258,10 +254,10 @@ impl WithSimd for Forward<'_> {
             let numbers = row * width..(row + 1) * width;
             let mut x = &self.x[numbers.clone()];
             let mut total = None;
-            if let Some((residual, sum)) = &mut self.residual {
+            if let Some(sum) = &mut self.sum {
                 let sum = &mut sum[numbers.clone()];
-                let [added] = sweep(simd, &Sum, [x, &residual[numbers.clone()]], [&mut *sum]);
-                (x, total) = (sum, Some(added));
+                let [all] = sweep(simd, &Sum, [x], [&mut *sum]);
+                (x, total) = (sum, Some(all));
             }
             let mut centre = 0.0;
             if let Some(mean) = &mut self.mean {
@@ -302,15 +298,15 @@ impl Step<1, 0, 1> for Sum {
     }
 }
 
-impl Step<2, 1, 1> for Sum {
+impl Step<1, 1, 1> for Sum {
     #[inline(always)]
     fn step<S: Simd>(
         &self,
         simd: S,
-        [x, residual]: [S::f32s; 2],
-        _: [S::f32s; 1],
+        [x]: [S::f32s; 1],
+        [branch]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
-        let sum = simd.add_f32s(x, residual);
+        let sum = simd.add_f32s(x, branch);
         ([sum], [sum])
     }
 }

@@ -109,8 +109,8 @@ impl Block {
             attention.forward(input, pass).output
         };
         let feed = |feed_forward: &FeedForward, x, pass: &mut Pass| feed_forward.forward(x, pass);
-        let x = match residual {
-            Residual::One(x) => self.attention.forward(x, pass, attend),
+        let stream = match residual {
+            Residual::One(stream) => self.attention.forward(stream, pass, attend),
             Residual::Two { attended, fed } => {
                 let attended = (self.attention).forward_across(attended, fed.clone(), pass, attend);
                 let fed = (self.feed_forward).forward_across(fed, attended.clone(), pass, feed);
@@ -119,17 +119,17 @@ impl Block {
             }
         };
         // Without another sequence there is nothing to add, and no norm of it.
-        let x = match (&self.cross, pass.memory.clone()) {
-            (Some(cross), Some(memory)) => cross.forward(x, pass, |attention, x, pass| {
+        let stream = match (&self.cross, pass.memory.clone()) {
+            (Some(cross), Some(memory)) => cross.forward(stream, pass, |attention, x, pass| {
                 let input = AttentionInput {
                     memory: Some(memory),
                     ..AttentionInput::own(x, layer)
                 };
                 attention.forward(input, pass).output
             }),
-            _ => x,
+            _ => stream,
         };
-        let x = self.feed_forward.forward(x, pass, feed);
-        Residual::One(pass.observe(Site::Block { layer }, x))
+        let stream = self.feed_forward.forward(stream, pass, feed);
+        Residual::One(stream.observed(Site::Block { layer }, pass))
     }
 }

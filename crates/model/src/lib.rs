@@ -58,7 +58,7 @@ pub use positions::{
     SinusoidalConfig, T5BucketsConfig, YarnScaling, alibi_slopes, sinusoid, sinusoid_shift,
 };
 pub use recurrent::{Recurrent, RecurrentConfig};
-pub use residual::{Residual, ResidualConfig};
+pub use residual::{Residual, ResidualConfig, Stream};
 pub use stack::{Extras, Hidden, Input, Source, Stack};
 pub use sublayer::Sublayer;
 

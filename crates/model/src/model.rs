@@ -206,9 +206,10 @@ impl Model {
             randomness,
             ..Pass::default()
         };
-        layer.forward(states, &mut pass, |feed_forward, x, pass| {
+        let stream = layer.forward(states.into(), &mut pass, |feed_forward, x, pass| {
             feed_forward.forward(x, pass)
-        })
+        });
+        stream.whole()
     }
 
     /// Scores of the vocabulary for each hidden state.

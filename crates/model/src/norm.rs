@@ -1,6 +1,6 @@
 //! Normalizations: layer (Ba et al. 2016) and root-mean-square (Zhang and Sennrich 2019).
 
-use attentive_tensor::{NormKind, NormOperands, norm, norm_beside, norm_of_sum};
+use attentive_tensor::{NormKind, NormOperands, norm, norm_beside, norm_beside_sum, norm_of_sum};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,15 @@ impl Norm {
     /// `x` and its norm, for a residual connection around what reads the norm.
     pub fn forward_beside<const D: usize>(&self, x: Tensor<D>) -> [Tensor<D>; 2] {
         norm_beside(x, self.operands())
+    }
+
+    /// `x + branch` and its norm, for a residual connection around what reads the norm.
+    pub fn forward_beside_sum<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        branch: Tensor<D>,
+    ) -> [Tensor<D>; 2] {
+        norm_beside_sum(x, branch, self.operands())
     }
 
     /// The norm of `x + branch`.

@@ -6,11 +6,12 @@
 //!                                                                 fed += feed_forward(attended)
 //! ```
 
+use attentive_tensor::add;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::refuse;
-use crate::{ConfigError, ModelConfig, NormPlacement};
+use crate::{ConfigError, ModelConfig, Norm, NormPlacement, Pass, Site};
 
 /// Which residual streams a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,11 +56,67 @@ impl ResidualConfig {
     }
 }
 
+/// A residual stream, `[batch, length, width]`, and what a sublayer gave that is yet to be added: the next norm does that on its
+/// way, instead of a pass over memory for it alone.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    x: Tensor<3>,
+    branch: Option<Tensor<3>>,
+}
+
+impl Stream {
+    /// A stream to which this will be added.
+    pub fn with_branch(x: Tensor<3>, branch: Tensor<3>) -> Self {
+        Self {
+            x,
+            branch: Some(branch),
+        }
+    }
+
+    /// The stream itself.
+    pub fn whole(self) -> Tensor<3> {
+        match self.branch {
+            Some(branch) => add(self.x, branch),
+            None => self.x,
+        }
+    }
+
+    /// Its norm.
+    pub fn normed(self, norm: &Norm) -> Tensor<3> {
+        match self.branch {
+            Some(branch) => norm.forward_of_sum(self.x, branch),
+            None => norm.forward(self.x),
+        }
+    }
+
+    /// The stream and its norm.
+    pub fn beside_norm(self, norm: &Norm) -> [Tensor<3>; 2] {
+        match self.branch {
+            Some(branch) => norm.forward_beside_sum(self.x, branch),
+            None => norm.forward_beside(self.x),
+        }
+    }
+
+    /// The same after an observer, if there is one, has seen it.
+    pub(crate) fn observed(self, site: Site, pass: &mut Pass) -> Self {
+        match pass.observer {
+            Some(_) => pass.observe(site, self.whole()).into(),
+            None => self,
+        }
+    }
+}
+
+impl From<Tensor<3>> for Stream {
+    fn from(x: Tensor<3>) -> Self {
+        Self { x, branch: None }
+    }
+}
+
 /// The residual streams of a pass, each `[batch, length, width]`.
 #[derive(Clone, Debug)]
 pub enum Residual {
     /// The only one.
-    One(Tensor<3>),
+    One(Stream),
     /// Two that take turns.
     Two {
         /// What attention adds to.
@@ -73,7 +130,7 @@ impl Residual {
     /// Streams that start with these vectors.
     pub fn new(config: ResidualConfig, x: Tensor<3>) -> Self {
         match config {
-            ResidualConfig::One => Self::One(x),
+            ResidualConfig::One => Self::One(x.into()),
             ResidualConfig::Reversible => Self::Two {
                 attended: x.clone(),
                 fed: x,
@@ -82,10 +139,10 @@ impl Residual {
     }
 
     /// All streams beside one another.
-    pub fn joined(self) -> Tensor<3> {
+    pub fn joined(self) -> Stream {
         match self {
-            Self::One(x) => x,
-            Self::Two { attended, fed } => Tensor::cat(vec![attended, fed], 2),
+            Self::One(stream) => stream,
+            Self::Two { attended, fed } => Tensor::cat(vec![attended, fed], 2).into(),
         }
     }
 }

@@ -244,13 +244,14 @@ impl Stack {
         for (layer, block) in self.passed().enumerate() {
             residual = block.forward(residual, layer, &mut pass);
         }
-        let mut x = residual.joined();
+        let stream = residual.joined();
         if let Some(cache) = pass.cache.as_deref_mut() {
             cache.advance(length);
         }
-        if let Some(norm) = &self.final_norm {
-            x = norm.forward(x);
-        }
+        let x = match &self.final_norm {
+            Some(norm) => stream.normed(norm),
+            None => stream.whole(),
+        };
         Hidden {
             states: pass.observe(Site::Final, x),
             auxiliary_loss: pass.auxiliary_loss(),

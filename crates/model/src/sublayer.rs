@@ -1,10 +1,10 @@
 //! A sublayer and its residual connection, with norms on the way in, on what is added, and after the sum, each or none.
 
-use attentive_tensor::{add, dropout};
+use attentive_tensor::dropout;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::{BlockConfig, Initializer, Norm, NormPlacement, Pass};
+use crate::{BlockConfig, Initializer, Norm, NormPlacement, Pass, Stream};
 
 /// `norm_after(x + dropout(norm_of_branch(body(norm_before(x)))))`, where an absent norm is the identity.
 #[derive(Module, Debug)]
@@ -46,13 +46,16 @@ impl<Body: Module> Sublayer<Body> {
     /// Applies the sublayer; `body` says how its tenant is called.
     pub fn forward(
         &self,
-        x: Tensor<3>,
+        stream: Stream,
         pass: &mut Pass,
         body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
-    ) -> Tensor<3> {
+    ) -> Stream {
         let [x, normed] = match &self.norm_before {
-            Some(norm) => norm.forward_beside(x),
-            None => [x.clone(), x],
+            Some(norm) => stream.beside_norm(norm),
+            None => {
+                let x = stream.whole();
+                [x.clone(), x]
+            }
         };
         self.added(x, normed, pass, body)
     }
@@ -69,7 +72,7 @@ impl<Body: Module> Sublayer<Body> {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        self.added(onto, normed, pass, body)
+        self.added(onto, normed, pass, body).whole()
     }
 
     fn added(
@@ -78,7 +81,7 @@ impl<Body: Module> Sublayer<Body> {
         normed: Tensor<3>,
         pass: &mut Pass,
         body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
-    ) -> Tensor<3> {
+    ) -> Stream {
         let branch = body(&self.body, normed, pass);
         let branch = match &self.norm_of_branch {
             Some(norm) => norm.forward(branch),
@@ -86,8 +89,8 @@ impl<Body: Module> Sublayer<Body> {
         };
         let branch = dropout(branch, self.dropout, pass.randomness.as_deref_mut());
         match &self.norm_after {
-            Some(norm) => norm.forward_of_sum(x, branch),
-            None => add(x, branch),
+            Some(norm) => norm.forward_of_sum(x, branch).into(),
+            None => Stream::with_branch(x, branch),
         }
     }
 }

@@ -36,7 +36,7 @@ pub use embedding::embedding;
 pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};
 pub use linear_attention::{LinearAttended, LinearState, linear_attention};
 pub use mask::{BlockPattern, Mask};
-pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_of_sum};
+pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_beside_sum, norm_of_sum};
 pub use positive_features::{FeatureMap, positive_features};
 pub use random::{Purpose, Randomness};
 pub use random_features::{Stabilizer, orthogonal_features, random_features};

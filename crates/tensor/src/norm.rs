@@ -53,14 +53,19 @@ pub fn norm_of_sum<const D: usize>(
     branch: Tensor<D>,
     operands: NormOperands,
 ) -> Tensor<D> {
-    assert_eq!(
-        x.dims(),
-        branch.dims(),
-        "norm_of_sum: {:?} does not fit {:?}",
-        x.dims(),
-        branch.dims()
-    );
     sum_and_norm("norm_of_sum", x, Some(branch), operands).1
+}
+
+/// `x + branch` and its norm. For norms before a sublayer that follows another.
+///
+/// # Panics
+/// When the shapes differ, or the last axis or the bias is not of the weight's size.
+pub fn norm_beside_sum<const D: usize>(
+    x: Tensor<D>,
+    branch: Tensor<D>,
+    operands: NormOperands,
+) -> [Tensor<D>; 2] {
+    sum_and_norm("norm_beside_sum", x, Some(branch), operands).into()
 }
 
 /// `x + y`, element by element.
@@ -93,6 +98,15 @@ fn sum_and_norm<const D: usize>(
         bias,
         epsilon,
     } = operands;
+    if let Some(branch) = &branch {
+        assert_eq!(
+            x.dims(),
+            branch.dims(),
+            "{operation}: {:?} does not fit {:?}",
+            x.dims(),
+            branch.dims()
+        );
+    }
     let (dims, width) = (x.dims(), weight.dims()[0]);
     assert_eq!(
         dims[D - 1],

@@ -86,10 +86,9 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
             close("dbias", &dbias, &gradients.dbias, sum_of_rows);
         }
 
-        let (mut sum, mut sum_y) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
         add_layer_norm(
             x,
-            residual,
             weight,
             bias,
             EPSILON,
@@ -157,17 +156,8 @@ fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
         assert_eq!(dx, both);
         close("dweight", &dweight, &gradients.dweight, sum_of_rows);
 
-        let (mut sum, mut sum_y) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
-        add_rms_norm(
-            x,
-            residual,
-            weight,
-            bias,
-            EPSILON,
-            &mut sum,
-            &mut sum_y,
-            &mut inverse,
-        );
+        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
+        add_rms_norm(x, weight, bias, EPSILON, &mut sum, &mut sum_y, &mut inverse);
         let added: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
         assert_eq!(sum, added);
         rms_norm(&added, weight, bias, EPSILON, &mut y, &mut inverse);

@@ -60,8 +60,8 @@ impl FusedOps for Flex {
         kind: NormKind,
         epsilon: f64,
     ) -> (FlexTensor, FlexTensor) {
-        let normed = norm::forward(&x, &branch, &weight, &bias, kind, epsilon);
-        recycle([x, branch]);
+        let normed = norm::forward(&x, branch, &weight, &bias, kind, epsilon);
+        recycle([x]);
         normed.statistics.keep();
         (normed.sum, normed.output)
     }

@@ -9,7 +9,9 @@ use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
 use super::outputs::{Slots, record_several};
-use super::{buffer, dense, is_present, keep, numbers, present, recycle, rows_and_width, tensor};
+use super::{
+    buffer, dense, into_dense, is_present, keep, numbers, present, recycle, rows_and_width, tensor,
+};
 use crate::NormKind;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
@@ -35,17 +37,18 @@ impl Statistics {
     }
 }
 
-/// Normalizes `x`, or `x + branch` if there is a branch; without a branch, the sum is `x` itself.
+/// Normalizes `x`, or `x + branch` if there is a branch, which becomes the sum, in its memory if nobody else holds it; without a
+/// branch, the sum is `x` itself.
 pub(super) fn forward(
     x: &FlexTensor,
-    branch: &FlexTensor,
+    branch: FlexTensor,
     weight: &FlexTensor,
     bias: &FlexTensor,
     kind: NormKind,
     epsilon: f64,
 ) -> Normed {
     let (x, weight, bias) = (dense(x), dense(weight), dense(bias));
-    let branch = is_present(branch).then(|| dense(branch));
+    let mut sum = is_present(&branch).then(|| into_dense(branch));
     let (rows, width) = rows_and_width(&x);
     let (mut y, mut inverse) = (buffer(rows * width), buffer(rows));
     let mut mean = match kind {
@@ -54,8 +57,7 @@ pub(super) fn forward(
     };
     let (x_numbers, weight, bias) = (numbers(&x), numbers(&weight), present(&bias));
     let epsilon = epsilon as f32;
-    let mut sum = branch.as_ref().map(|_| buffer(rows * width));
-    match (kind, branch.as_ref().map(numbers).zip(sum.as_deref_mut())) {
+    match (kind, sum.as_mut().map(FlexTensor::storage_mut)) {
         (NormKind::Layer, None) => {
             norms::layer_norm(
                 x_numbers,
@@ -67,9 +69,8 @@ pub(super) fn forward(
                 &mut inverse,
             );
         }
-        (NormKind::Layer, Some((branch, sum))) => norms::add_layer_norm(
+        (NormKind::Layer, Some(sum)) => norms::add_layer_norm(
             x_numbers,
-            branch,
             weight,
             bias,
             epsilon,
@@ -81,23 +82,14 @@ pub(super) fn forward(
         (NormKind::Rms, None) => {
             norms::rms_norm(x_numbers, weight, bias, epsilon, &mut y, &mut inverse);
         }
-        (NormKind::Rms, Some((branch, sum))) => {
-            norms::add_rms_norm(
-                x_numbers,
-                branch,
-                weight,
-                bias,
-                epsilon,
-                sum,
-                &mut y,
-                &mut inverse,
-            );
+        (NormKind::Rms, Some(sum)) => {
+            norms::add_rms_norm(x_numbers, weight, bias, epsilon, sum, &mut y, &mut inverse);
         }
     }
     let shape = x.layout().shape().clone();
     Normed {
-        output: tensor(y, shape.clone()),
-        sum: sum.map_or(x, |sum| tensor(sum, shape)),
+        output: tensor(y, shape),
+        sum: sum.unwrap_or(x),
         statistics: Statistics { mean, inverse },
     }
 }
@@ -115,7 +107,9 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let (branch, branch_node) = branch.into_parts();
     let (weight, weight_node) = weight.into_parts();
     let (bias, bias_node) = bias.into_parts();
-    let normed = forward(&x, &branch, &weight, &bias, kind, epsilon);
+    let normed = forward(&x, branch, &weight, &bias, kind, epsilon);
+    // Whoever made it may have kept it for the way back.
+    recycle([x]);
     let nodes = [x_node, branch_node, weight_node, bias_node];
     let outputs = [normed.sum.clone(), normed.output];
     record_several::<C, _, 4, 2>(Norm(kind), nodes, outputs, |slots| Saved {

@@ -8,7 +8,7 @@ use crate::{
     Activation, Attended, BlockPattern, FeatureMap, Mask, NormKind, NormOperands, Purpose,
     Randomness, RotaryAngles, ScoreBias, Scores, Stabilizer, activate, activated_linear, add,
     attention, attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding,
-    feed_forward, gated, linear, linear_attention, norm, norm_beside, norm_of_sum,
+    feed_forward, gated, linear, linear_attention, norm, norm_beside, norm_beside_sum, norm_of_sum,
     positive_features, random_features, rotary, softmax, three_linears,
 };
 
@@ -192,6 +192,14 @@ fn norms() {
             &format!("{kind:?} norm of a sum"),
             [[6, 19], [6, 19], [1, 19]],
             |[x, branch, w], _| norm_of_sum(x, branch, operands(kind, row(w), None)),
+        );
+        check(
+            &format!("{kind:?} norm beside a sum"),
+            [[6, 19], [6, 19], [1, 19]],
+            |[x, branch, w], _| {
+                let [sum, y] = norm_beside_sum(x, branch, operands(kind, row(w), None));
+                sum.clone() * y + sum
+            },
         );
         check(
             &format!("{kind:?} norm with a bias"),

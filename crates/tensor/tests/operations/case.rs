@@ -81,6 +81,7 @@ pub enum Operation {
     Add,
     Norm(Norm),
     NormBeside(Norm),
+    NormBesideSum(Norm),
     NormOfSum(Norm),
     Activate {
         activation: Activation,

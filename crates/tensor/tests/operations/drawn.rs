@@ -73,6 +73,16 @@ fn rows() -> Vec<Case> {
             &[("x", &[131, 67]), ("weight", &[67]), ("bias", &[67])],
         ),
         draw(
+            "many sums beside their norm",
+            Operation::NormBesideSum(layer),
+            &[
+                ("x", &[131, 67]),
+                ("branch", &[131, 67]),
+                ("weight", &[67]),
+                ("bias", &[67]),
+            ],
+        ),
+        draw(
             "wide rows beside their norm",
             Operation::NormBeside(layer),
             &[("x", &[3, 1025]), ("weight", &[1025]), ("bias", &[1025])],
@@ -219,6 +229,7 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
             case(Operation::NormBeside(norm), &one, &x);
             let sum: [(&str, &[usize]); 3] = [("x", &x), ("branch", &x), ("weight", &weight)];
             case(Operation::NormOfSum(norm), &sum, &x);
+            case(Operation::NormBesideSum(norm), &sum, &x);
         }
     }
     for x in [[0, 2, 3, 4], [2, 0, 3, 4], [2, 2, 0, 4], [2, 2, 3, 0]] {

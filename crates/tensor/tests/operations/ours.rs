@@ -10,7 +10,8 @@ use attentive_tensor::{
     Tensor, TensorData, activate, activated_linear, add, apply_weights, attention,
     attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding, feed_forward,
     gated, linear, linear_attention, masked_softmax, merge_attended, norm, norm_beside,
-    norm_of_sum, positive_features, random_features, rotary, softmax, three_linears,
+    norm_beside_sum, norm_of_sum, positive_features, random_features, rotary, softmax,
+    three_linears,
 };
 
 use crate::case::{Array, Arrays, Case, LinearAttention, Norm, Operation, randomness};
@@ -228,6 +229,12 @@ impl Pass<'_> {
             Operation::Norm(settings) => self.output(norm(x(self), self.operands(settings))),
             Operation::NormBeside(settings) => {
                 for output in norm_beside(x(self), self.operands(settings)) {
+                    self.output(output);
+                }
+            }
+            Operation::NormBesideSum(settings) => {
+                let (branch, operands) = (self.input("branch"), self.operands(settings));
+                for output in norm_beside_sum(x(self), branch, operands) {
                     self.output(output);
                 }
             }

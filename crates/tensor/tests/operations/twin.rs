@@ -42,6 +42,11 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
             let x = &input("x").numbers;
             return vec![x.clone(), normed(*settings, x, inputs)];
         }
+        Operation::NormBesideSum(settings) => {
+            let sum = sums(&input("x").numbers, &input("branch").numbers);
+            let normed = normed(*settings, &sum, inputs);
+            return vec![sum, normed];
+        }
         Operation::NormOfSum(settings) => {
             let sum = sums(&input("x").numbers, &input("branch").numbers);
             normed(*settings, &sum, inputs)

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use attentive_tensor::{
     Activation, AdamWState, AdamWStep, Device, Int, LinearMap, Mask, NormKind, NormOperands,
     RotaryAngles, Scores, Tensor, activated_linear, adamw, add, attention, cross_entropy, dropout,
-    embedding, feed_forward, gated, linear, merge_attended, norm, norm_beside, norm_of_sum, rotary,
-    three_linears,
+    embedding, feed_forward, gated, linear, merge_attended, norm, norm_beside, norm_beside_sum,
+    norm_of_sum, rotary, three_linears,
 };
 
 /// An operation, what its message must hold besides its name, and the call.
@@ -295,6 +295,11 @@ fn norms(refuse: Refuse) {
                 "norm_of_sum",
                 holds,
                 Box::new(move || drop(norm_of_sum(x(), x(), operands()))),
+            );
+            refuse(
+                "norm_beside_sum",
+                holds,
+                Box::new(move || drop(norm_beside_sum(x(), x(), operands()))),
             );
         }
         refuse(

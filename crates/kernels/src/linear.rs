@@ -70,6 +70,9 @@ pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
             if before.is_none() && activation.is_none() {
                 return;
             }
+            if let Some(rows) = before {
+                rows.fetch(row + SOON, column, values.len());
+            }
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
             let kernel = Finish {
@@ -165,6 +168,9 @@ pub(crate) fn product(
         threads::together(&[&product]);
     }
 }
+
+/// From the row that is finished to the one whose kept numbers are asked for: they are far away, having been used long ago.
+pub(crate) const SOON: usize = 3;
 
 /// Rows that tasks write to, each to its own.
 #[derive(Clone, Copy)]

@@ -2,8 +2,8 @@
 //! does.
 
 use attentive_model::{
-    Cache, Extras, FeedForwardConfig, Input, Model, ModelConfig, PositionsConfig, Purpose,
-    Randomness, Recorder, Site, parameters, replace_parameters,
+    Cache, Extras, FeedForwardConfig, Input, Model, ModelConfig, Observer, PositionsConfig,
+    Purpose, Randomness, Recorder, Site, parameters, replace_parameters,
 };
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -118,6 +118,46 @@ fn norms_on_both_sides_normalize_what_is_added() {
     let stream = |i: usize| recorder.hidden[i].1.to_data();
     assert_eq!(stream(0), stream(1));
     assert_eq!(stream(0), stream(2));
+}
+
+/// Forgets what the first block gave.
+struct Forgetful;
+
+impl Observer for Forgetful {
+    fn hidden(&mut self, site: Site, value: Tensor<3>) -> Tensor<3> {
+        match site {
+            Site::Block { layer: 0 } => value.zeros_like(),
+            _ => value,
+        }
+    }
+}
+
+#[test]
+fn who_looks_changes_nothing_and_who_replaces_the_stream_all_that_follows() {
+    for placement in ["before", "after", "both"] {
+        let plain = r#"{ "kind": "plain", "hidden_width": 24 }"#;
+        let model = config(placement, "layer", "learned", plain);
+        let model = Model::new(&model, 3, &Device::flex()).unwrap();
+        let states = |ids: [i32; 4], observer: Option<&mut dyn Observer>| {
+            let ids = Tensor::<2, Int>::from_ints([ids], &Device::flex());
+            let extras = Extras {
+                observer,
+                ..Extras::default()
+            };
+            model.hidden(Input::new(ids), extras).states.to_data()
+        };
+        let (one, other) = ([1, 2, 3, 4], [5, 6, 7, 8]);
+        let seen = states(one, Some(&mut Recorder::default()));
+        assert_eq!(states(one, None), seen, "{placement}");
+        assert_ne!(states(other, None), seen, "{placement}");
+        let forgotten = states(one, Some(&mut Forgetful));
+        assert_ne!(forgotten, seen, "{placement}");
+        assert_eq!(
+            states(other, Some(&mut Forgetful)),
+            forgotten,
+            "{placement}"
+        );
+    }
 }
 
 #[test]

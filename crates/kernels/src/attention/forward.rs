@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Places};
 use super::few::{self, Lines};
 use super::pattern::{Runs, end_of_block, in_tile};
 use super::reach::Reach;
@@ -278,6 +278,7 @@ impl Head<'_> {
         let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys, &run);
         let rows = queries.clone();
         self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
+        // Where a pattern leaves out the last keys, nothing is asked for.
         let ahead = (self.packed && keys.end >= seen.end).then(|| self.ahead(queries.start));
         for row in 0..queries.len() {
             let at = [self.batch, self.head, queries.start + row];
@@ -312,13 +313,15 @@ impl Head<'_> {
     /// What is needed after the queries from this on.
     #[inline(always)]
     fn ahead(&self, first: usize) -> Ahead {
-        let (shape, here) = (self.shape, [self.batch, self.head]);
-        let context = self.out.strides.at(here[0], here[1], first);
+        let Output {
+            context, strides, ..
+        } = self.out;
+        let at = [self.batch, self.head, first];
         Ahead::new(
-            (self.out.context.wrapping_add(context), self.out.strides.row),
+            Places::new(context, strides, at, self.shape.value_width),
             [self.query, self.key, self.value],
-            shape,
-            here,
+            self.shape,
+            [self.batch, self.head],
             first,
         )
     }

@@ -43,6 +43,8 @@ const KEYS: usize = 256;
 /// A multiple of every panel's columns.
 const PANEL: usize = 64;
 
+const _: () = assert!(KEYS.is_multiple_of(PANEL));
+
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -81,7 +83,8 @@ impl Shape {
         (batch * self.heads + head) * self.queries + query
     }
 
-    /// From a row of a tile of scores to the next: rows of few keys follow each other closely, and all stay in the first cache.
+    /// From a row of a tile of scores to the next, in whole panels: rows of few keys follow each other closely, and fill all sets of
+    /// the first cache.
     #[inline(always)]
     fn line(&self) -> usize {
         self.keys.next_multiple_of(PANEL).clamp(PANEL, KEYS)

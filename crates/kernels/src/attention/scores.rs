@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::reach::Reach;
-use super::{Heads, Options, QUERIES, Shape, WeightDropout};
+use super::{Heads, Options, PANEL, QUERIES, Shape, WeightDropout};
 use crate::micro::{self, Onto, TileSize, View};
 use crate::pack::pack_panels_with;
 use crate::simd::{self, abreast};
@@ -114,6 +114,8 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     reach: &Reach,
 ) {
     let panel = micro::columns::<S>();
+    // Rows of scores have room for whole panels of every kind.
+    const { assert!(PANEL.is_multiple_of(micro::columns::<S>())) };
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
         for row in (0..rows).step_by(micro::ROWS) {
@@ -226,14 +228,15 @@ pub(super) fn union(
     batch: usize,
     queries: Range<usize>,
 ) -> Range<usize> {
-    let (mut start, mut end) = (usize::MAX, 0);
-    // Both ends only move forward, and who sees nothing comes before or after all others.
-    if let (Some(first), Some(last)) = (queries.clone().next(), queries.clone().last()) {
-        let [first, last] = [first, last].map(|it| options.mask.range(shape, batch, it));
+    // Both ends of what is seen only move forward, but who sees nothing may have them anywhere.
+    if !queries.is_empty() {
+        let ends = [queries.start, queries.end - 1];
+        let [first, last] = ends.map(|query| options.mask.range(shape, batch, query));
         if !first.is_empty() && !last.is_empty() {
             return first.start..last.end;
         }
     }
+    let (mut start, mut end) = (usize::MAX, 0);
     for query in queries {
         let range = options.mask.range(shape, batch, query);
         if !range.is_empty() {

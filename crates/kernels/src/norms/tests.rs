@@ -11,7 +11,7 @@ const EPSILON: f32 = 1e-5;
 
 struct Inputs {
     x: Vec<f32>,
-    residual: Vec<f32>,
+    branch: Vec<f32>,
     weight: Vec<f32>,
     bias: Vec<f32>,
     dy: Vec<f32>,
@@ -21,7 +21,7 @@ impl Inputs {
     fn new(rows: usize, width: usize, seed: u64) -> Self {
         Self {
             x: numbers(seed, rows * width),
-            residual: numbers(seed ^ 1, rows * width),
+            branch: numbers(seed ^ 1, rows * width),
             weight: numbers(seed ^ 2, width),
             bias: numbers(seed ^ 3, width),
             dy: numbers(seed ^ 4, rows * width),
@@ -38,7 +38,7 @@ fn tolerances(expected: &naive::Normalised) -> (f64, f64) {
 fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
     let Inputs {
         x,
-        residual,
+        branch,
         weight,
         bias,
         dy,
@@ -86,7 +86,7 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
             close("dbias", &dbias, &gradients.dbias, sum_of_rows);
         }
 
-        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
+        let (mut sum, mut sum_y) = (branch.clone(), vec![f32::NAN; x.len()]);
         add_layer_norm(
             x,
             weight,
@@ -97,7 +97,7 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
             &mut mean,
             &mut inverse,
         );
-        let added: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
+        let added: Vec<f32> = x.iter().zip(branch).map(|(a, b)| a + b).collect();
         assert_eq!(sum, added);
         layer_norm(
             &added,
@@ -115,7 +115,7 @@ fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
 fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
     let Inputs {
         x,
-        residual,
+        branch,
         weight,
         bias,
         dy,
@@ -144,7 +144,7 @@ fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
         let alone = dx.clone();
         rms_norm_backward(
             dy,
-            Some(residual),
+            Some(branch),
             x,
             weight,
             &inverse,
@@ -152,13 +152,13 @@ fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
             &mut dweight,
             None,
         );
-        let both: Vec<f32> = alone.iter().zip(residual).map(|(a, b)| a + b).collect();
+        let both: Vec<f32> = alone.iter().zip(branch).map(|(a, b)| a + b).collect();
         assert_eq!(dx, both);
         close("dweight", &dweight, &gradients.dweight, sum_of_rows);
 
-        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
+        let (mut sum, mut sum_y) = (branch.clone(), vec![f32::NAN; x.len()]);
         add_rms_norm(x, weight, bias, EPSILON, &mut sum, &mut sum_y, &mut inverse);
-        let added: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
+        let added: Vec<f32> = x.iter().zip(branch).map(|(a, b)| a + b).collect();
         assert_eq!(sum, added);
         rms_norm(&added, weight, bias, EPSILON, &mut y, &mut inverse);
         assert_eq!(sum_y, y);

@@ -48,7 +48,7 @@ pub(super) fn forward(
     epsilon: f64,
 ) -> Normed {
     let (x, weight, bias) = (dense(x), dense(weight), dense(bias));
-    let mut sum = is_present(&branch).then(|| into_dense(branch));
+    let mut sum = is_present(&branch).then(|| owned(branch));
     let (rows, width) = rows_and_width(&x);
     let (mut y, mut inverse) = (buffer(rows * width), buffer(rows));
     let mut mean = match kind {
@@ -94,6 +94,17 @@ pub(super) fn forward(
     }
 }
 
+/// The tensor in memory that nobody else holds: its own, or a copy.
+fn owned(x: FlexTensor) -> FlexTensor {
+    let mut x = into_dense(x);
+    if x.try_storage_mut::<f32>().is_some() {
+        return x;
+    }
+    let mut copy = buffer(numbers(&x).len());
+    copy.copy_from_slice(numbers(&x));
+    tensor(copy, x.layout().shape().clone())
+}
+
 /// The sum and its norm.
 pub(super) fn tracked<C: CheckpointStrategy>(
     x: Tracked<C>,
@@ -108,7 +119,7 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let (weight, weight_node) = weight.into_parts();
     let (bias, bias_node) = bias.into_parts();
     let normed = forward(&x, branch, &weight, &bias, kind, epsilon);
-    // Whoever made it may have kept it for the way back.
+    // Unless somebody kept it, for the way back first of all.
     recycle([x]);
     let nodes = [x_node, branch_node, weight_node, bias_node];
     let outputs = [normed.sum.clone(), normed.output];

@@ -1,8 +1,11 @@
-//! Feed-forward layers whose tensors others hold too. The backward pass writes into what it kept, and hands its memory in for
-//! the next operations: neither may be seen by a layer of the same weights, by another graph, or by whoever holds the input,
-//! the output or a gradient. The reference is composed of burn's own operations, which keep everything.
+//! Feed-forward layers, and sums before a norm, whose tensors others hold too. The backward pass writes into what it kept, and
+//! hands its memory in for the next operations: neither may be seen by a layer of the same weights, by another graph, or by
+//! whoever holds the input, the output or a gradient. The reference is composed of burn's own operations, which keep everything.
 
-use attentive_tensor::{Activation, Device, Int, LinearMap, Tensor, feed_forward};
+use attentive_tensor::{
+    Activation, Device, Int, LinearMap, NormKind, NormOperands, Tensor, feed_forward,
+    norm_beside_sum,
+};
 use burn::tensor::activation::{gelu, relu, silu};
 
 use crate::case::Array;
@@ -279,4 +282,26 @@ fn a_graph_built_again_gives_the_same_gradients() {
             assert_eq!(again(), first, "{layer:?}");
         }
     });
+}
+
+/// The sum is made in the branch's memory only where nobody else holds it.
+#[test]
+fn a_branch_that_is_held_is_not_added_to() {
+    for device in [Device::flex(), Device::flex().autodiff()] {
+        let [x, branch] = [0.7, 1.1].map(|pace| waves([WIDTH, WIDTH], pace, &device));
+        let operands = NormOperands {
+            kind: NormKind::Layer,
+            weight: Tensor::ones([WIDTH], &device),
+            bias: None,
+            epsilon: 1e-5,
+        };
+        let before = [&x, &branch].map(|it| it.to_data());
+        let expected = (x.clone() + branch.clone()).to_data();
+        let [sum, _] = norm_beside_sum(x.clone(), branch.clone(), operands.clone());
+        assert_eq!(sum.to_data(), expected);
+        assert_eq!([&x, &branch].map(|it| it.to_data()), before);
+        let [twice, _] = norm_beside_sum(x.clone(), x.clone(), operands);
+        assert_eq!(twice.to_data(), (x.clone() + x.clone()).to_data());
+        assert_eq!(x.to_data(), before[0]);
+    }
 }

@@ -315,6 +315,19 @@ fn norms(refuse: Refuse) {
                 norm_of_sum(ones([2, 3]), ones([1, 3]), operands);
             }),
         );
+        refuse(
+            "norm_beside_sum",
+            ["[2, 3]", "[1, 3]"],
+            Box::new(move || {
+                let operands = NormOperands {
+                    kind,
+                    weight: ones([3]),
+                    bias: None,
+                    epsilon: 1e-5,
+                };
+                norm_beside_sum(ones([2, 3]), ones([1, 3]), operands);
+            }),
+        );
     }
 }
 

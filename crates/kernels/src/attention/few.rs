@@ -28,6 +28,9 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// Keys or values that are read at a time, far apart: memory gives more when it is asked in several places.
+const PLACES: usize = 4;
+
 /// The dot products of a query with some keys.
 #[inline(always)]
 pub(super) fn dots<S: Simd>(
@@ -37,22 +40,23 @@ pub(super) fn dots<S: Simd>(
     range: Range<usize>,
     out: &mut [f32],
 ) {
-    /// Keys that are read at a time, where there are registers for their sums.
-    const TOGETHER: usize = 4;
-    let together = match S::REGISTER_COUNT {
+    // It takes registers for the sums.
+    let each = match S::REGISTER_COUNT {
         0..32 => 0,
-        _ => range.len() / TOGETHER * TOGETHER,
+        _ => range.len() / PLACES,
     };
-    let (fours, rest) = out[..range.len()].split_at_mut(together);
-    let fours = fours.as_chunks_mut::<TOGETHER>().0;
-    for (four, first) in fours.iter_mut().zip(range.clone().step_by(TOGETHER)) {
-        let mut rows: [&[f32]; TOGETHER] = [&[]; TOGETHER];
-        for (row, key) in rows.iter_mut().zip(first..) {
-            *row = keys.row(key);
+    for step in 0..each {
+        let mut rows: [&[f32]; PLACES] = [&[]; PLACES];
+        for (place, row) in rows.iter_mut().enumerate() {
+            *row = keys.row(range.start + place * each + step);
         }
-        *four = linear::dots::<S, TOGETHER, true>(simd, query, rows);
+        let results = linear::dots::<S, PLACES, true>(simd, query, rows);
+        for (place, result) in results.into_iter().enumerate() {
+            out[place * each + step] = result;
+        }
     }
-    for (out, key) in rest.iter_mut().zip(range.start + together..) {
+    let rest = PLACES * each..range.len();
+    for (out, key) in out[rest.clone()].iter_mut().zip(range.start + rest.start..) {
         *out = linear::dot(simd, query, keys.row(key));
     }
 }
@@ -74,16 +78,19 @@ pub(super) fn add_weighted<S: Simd>(
     let (fours, singles) = left.as_chunks_mut::<4>();
     let mut from = 0;
     for block in eights {
-        add_block(simd, weights, values, first, from, block);
+        add_block::<S, 8, 1>(simd, weights, values, first, from, block);
         from += block.len();
     }
     for block in fours {
-        add_block(simd, weights, values, first, from, block);
+        match S::REGISTER_COUNT {
+            0..32 => add_block::<S, 4, 1>(simd, weights, values, first, from, block),
+            _ => add_block::<S, 4, PLACES>(simd, weights, values, first, from, block),
+        }
         from += block.len();
     }
     for vector in singles {
         let block = std::array::from_mut(vector);
-        add_block(simd, weights, values, first, from, block);
+        add_block::<S, 1, PLACES>(simd, weights, values, first, from, block);
         from += block.len();
     }
     if rest.is_empty() {
@@ -96,9 +103,9 @@ pub(super) fn add_weighted<S: Simd>(
     }
 }
 
-/// Adds the vectors `from..from + N` of the values.
+/// Adds the vectors `from..from + N` of the values, in `P` places at a time.
 #[inline(always)]
-fn add_block<S: Simd, const N: usize>(
+fn add_block<S: Simd, const N: usize, const P: usize>(
     simd: S,
     weights: &[f32],
     values: Lines,
@@ -106,17 +113,37 @@ fn add_block<S: Simd, const N: usize>(
     from: usize,
     block: &mut [S::f32s; N],
 ) {
-    let mut sums = *block;
-    for (weight, key) in weights.iter().zip(first..) {
-        let weight = simd.splat_f32s(*weight);
-        let value = &S::as_simd_f32s(values.row(key)).0[from..from + N];
-        simd::fetch_far(
-            value.as_ptr().cast::<f32>().wrapping_add(AHEAD),
-            N * S::F32_LANES,
-        );
-        for lane in 0..N {
-            sums[lane] = simd.mul_add_f32s(weight, value[lane], sums[lane]);
+    let each = weights.len() / P;
+    let mut sums = [[simd.splat_f32s(0.0); N]; P];
+    for step in 0..each {
+        for (place, sums) in sums.iter_mut().enumerate() {
+            let index = place * each + step;
+            let value = &S::as_simd_f32s(values.row(first + index)).0[from..from + N];
+            let ahead = value.as_ptr().cast::<f32>().wrapping_add(AHEAD / P);
+            simd::fetch_far(ahead, N * S::F32_LANES);
+            add_multiple(simd, weights[index], value, sums);
         }
     }
-    *block = sums;
+    for (weight, key) in weights[P * each..].iter().zip(first + P * each..) {
+        let value = &S::as_simd_f32s(values.row(key)).0[from..from + N];
+        add_multiple(simd, *weight, value, &mut sums[0]);
+    }
+    for lane in 0..N {
+        for sums in &sums {
+            block[lane] = simd.add_f32s(block[lane], sums[lane]);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_multiple<S: Simd, const N: usize>(
+    simd: S,
+    weight: f32,
+    value: &[S::f32s],
+    sums: &mut [S::f32s; N],
+) {
+    let weight = simd.splat_f32s(weight);
+    for (sum, value) in sums.iter_mut().zip(value) {
+        *sum = simd.mul_add_f32s(weight, *value, *sum);
+    }
 }

@@ -14,7 +14,7 @@ pub(super) struct Ahead {
 }
 
 /// Numbers of the keys and values of a head that stay in the second cache until it is their turn.
-const FEW_NUMBERS: usize = 1 << 16;
+const FEW_NUMBERS: usize = 1 << 15;
 
 impl Ahead {
     /// For the queries of a head from `first` on, whose results stand there.

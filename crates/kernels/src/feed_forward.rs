@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 use crate::Onto;
 use crate::activation::{self, Activation};
 use crate::gemm::{Matrix, gemm};
-use crate::linear::{Finish, Rows, SOON, Shape, Then, product};
+use crate::linear::{Finish, Rows, Shape, Then, product};
 use crate::parts::fits;
 use crate::simd;
 
@@ -39,7 +39,7 @@ pub fn gated_product(
     product(shape, x, up, bias, y, |row, column, values| {
         let start = row * shape.output + column;
         if let Some(rows) = kept {
-            rows.fetch(row + SOON, column, values.len());
+            rows.fetch_after(row, column, values.len());
         }
         let kernel = Finish {
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
@@ -79,7 +79,7 @@ impl Down<'_> {
         let before = Rows::of(before, width);
         let instructions = simd::instructions();
         self.product(slopes, |row, column, slopes| {
-            before.fetch(row + SOON, column, slopes.len());
+            before.fetch_after(row, column, slopes.len());
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             let before = unsafe { before.piece(row, column, slopes.len()) };
             simd::run(
@@ -111,7 +111,7 @@ impl Down<'_> {
         let instructions = simd::instructions();
         self.product(hidden, |row, column, slopes| {
             for rows in [gate, up] {
-                rows.fetch(row + SOON, column, slopes.len());
+                rows.fetch_after(row, column, slopes.len());
             }
             // SAFETY: as above, for both.
             let [gate, up] = [gate, up].map(|it| unsafe { it.piece(row, column, slopes.len()) });

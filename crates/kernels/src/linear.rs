@@ -71,7 +71,7 @@ pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
                 return;
             }
             if let Some(rows) = before {
-                rows.fetch(row + SOON, column, values.len());
+                rows.fetch_after(row, column, values.len());
             }
             // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
             let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
@@ -169,9 +169,6 @@ pub(crate) fn product(
     }
 }
 
-/// From the row that is finished to the one whose kept numbers are asked for: they are far away, having been used long ago.
-pub(crate) const SOON: usize = 3;
-
 /// Rows that tasks write to, each to its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
@@ -204,9 +201,13 @@ impl Rows {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
     }
 
-    /// Asks the processor for a piece that is needed soon; whether it lies inside the rows does not matter.
+    /// Asks the processor for the piece of a row that is needed soon after this one, far away because it was used long ago; whether
+    /// it lies inside the rows does not matter.
     #[inline(always)]
-    pub(crate) fn fetch(self, row: usize, column: usize, length: usize) {
+    pub(crate) fn fetch_after(self, row: usize, column: usize, length: usize) {
+        /// Rows from here.
+        const SOON: usize = 3;
+        let row = row + SOON;
         simd::fetch(self.start.wrapping_add(row * self.width + column), length);
     }
 }

@@ -302,31 +302,22 @@ fn norms(refuse: Refuse) {
                 Box::new(move || drop(norm_beside_sum(x(), x(), operands()))),
             );
         }
+        let operands = move || NormOperands {
+            kind,
+            weight: ones([3]),
+            bias: None,
+            epsilon: 1e-5,
+        };
+        let (x, branch, holds) = (|| ones([2, 3]), || ones([1, 3]), ["[2, 3]", "[1, 3]"]);
         refuse(
             "norm_of_sum",
-            ["[2, 3]", "[1, 3]"],
-            Box::new(move || {
-                let operands = NormOperands {
-                    kind,
-                    weight: ones([3]),
-                    bias: None,
-                    epsilon: 1e-5,
-                };
-                norm_of_sum(ones([2, 3]), ones([1, 3]), operands);
-            }),
+            holds,
+            Box::new(move || drop(norm_of_sum(x(), branch(), operands()))),
         );
         refuse(
             "norm_beside_sum",
-            ["[2, 3]", "[1, 3]"],
-            Box::new(move || {
-                let operands = NormOperands {
-                    kind,
-                    weight: ones([3]),
-                    bias: None,
-                    epsilon: 1e-5,
-                };
-                norm_beside_sum(ones([2, 3]), ones([1, 3]), operands);
-            }),
+            holds,
+            Box::new(move || drop(norm_beside_sum(x(), branch(), operands()))),
         );
     }
 }

@@ -1,6 +1,6 @@
-//! Kernel regression, the oldest attention: noisy points are averaged with weights that fall with the distance from the query.
-//! And why its width cannot be learned on the points themselves: each point is nearest to itself, so the loss is least where
-//! the width is zero. Without its own point in the average, it is not. Nadaraya 1964; Watson 1964.
+//! Nadaraya-Watson kernel regression, the oldest attention: noisy points are averaged with weights that decay with the distance
+//! to the query. Its width cannot be learned on the training points themselves: each point is nearest to itself, so the loss is
+//! minimal at width zero. Leaving each point out of its own average fixes that. Nadaraya 1964; Watson 1964.
 //!
 //! Run with `cargo run --release -p attentive --example nadaraya_watson [SVG]`.
 
@@ -11,8 +11,8 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, Initializer, Memory, Pass, Pattern, Place, Role,
-    Widths,
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, ForwardContext, Initializer, Memory,
+    Pattern, Role, Widths,
 };
 use attentive::tensor::{Device, Tensor, TensorData, device};
 use attentive::training::{AdamW, AdamWConfig, Gradients};
@@ -21,16 +21,16 @@ use curves::{Mark, Series};
 const POINTS: usize = 60;
 const STEPS: usize = 600;
 
-/// How well a kernel of one width predicts.
+/// The fit of a kernel of one width.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// Which kernel, or how its width was learned.
+    /// The kernel, or how its width was learned.
     pub name: &'static str,
-    /// The width, at the end of learning where it was learned.
+    /// The width, after training where it is learned.
     pub width: f64,
-    /// Mean squared error at the points that are averaged.
+    /// Mean squared error on the training points.
     pub training_loss: f64,
-    /// The same at other points.
+    /// Mean squared error on other points.
     pub held_out_loss: f64,
 }
 
@@ -40,15 +40,15 @@ struct Points {
     y: Tensor<3>,
 }
 
-/// Fits, and draws the curves.
+/// Fits and plots the curves.
 pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
     let device = device("cpu")?.autodiff();
     let (training, held_out) = (points(1, &device), points(2, &device));
     let grid: Vec<f64> = (0..=200).map(|i| 0.025 * f64::from(i)).collect();
     let queries = tensor(grid.clone(), &device);
     let truth = grid.iter().map(|x| (*x, curve(*x))).collect();
-    let noisy = numbers(&training.x).into_iter().zip(numbers(&training.y));
-    let mut drawn = vec![
+    let noisy = values(&training.x).into_iter().zip(values(&training.y));
+    let mut plotted = vec![
         series("truth", truth, Mark::Line),
         series("points", noisy.collect(), Mark::Points),
     ];
@@ -58,16 +58,24 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
         ("boxcar", "boxcar", None),
         ("epanechnikov", "epanechnikov", None),
         ("constant", "constant", None),
-        ("learned, own point in", "gaussian", Some(Own::In)),
-        ("learned, own point out", "gaussian", Some(Own::Out)),
+        (
+            "learned, own point in",
+            "gaussian",
+            Some(OwnPoint::Included),
+        ),
+        (
+            "learned, own point out",
+            "gaussian",
+            Some(OwnPoint::LeftOut),
+        ),
     ] {
         let mut layer = layer(kernel, learn.is_some(), &device)?;
         if let Some(own) = learn {
-            layer = learned(layer, &training, own);
+            layer = train(layer, &training, own);
         }
         let predicted = predict(&layer, queries.clone(), &training);
-        let predicted = grid.iter().copied().zip(numbers(&predicted));
-        drawn.push(series(name, predicted.collect(), Mark::Line));
+        let predicted = grid.iter().copied().zip(values(&predicted));
+        plotted.push(series(name, predicted.collect(), Mark::Line));
         let loss = |other: &Points| {
             let predicted = predict(&layer, other.x.clone(), &training);
             f64::from(squared_error(predicted, other.y.clone()).into_scalar::<f32>())
@@ -85,15 +93,15 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
             held_out_loss: loss(&held_out),
         });
     }
-    curves::draw(path, ["x", "y"], &drawn)?;
+    curves::draw(path, ["x", "y"], &plotted)?;
     Ok(fits)
 }
 
-/// Whether a point helps to predict itself.
+/// Whether a point takes part in its own prediction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
-    In,
-    Out,
+enum OwnPoint {
+    Included,
+    LeftOut,
 }
 
 fn layer(kernel: &str, learned: bool, device: &Device) -> Result<Attention, Box<dyn Error>> {
@@ -101,16 +109,16 @@ fn layer(kernel: &str, learned: bool, device: &Device) -> Result<Attention, Box<
     let config: AttentionConfig = serde_json::from_str(&format!(
         r#"{{ "kind": "nadaraya_watson", "kernel": "{kernel}", "width": 0.6, "learn_width": "{learn}" }}"#
     ))?;
-    let place = Place::new(Role::Cross, Widths::all(1), POINTS);
+    let spec = AttentionSpec::new(Role::Cross, Widths::all(1), POINTS);
     Ok(Attention::new(
         &config,
-        &place,
+        &spec,
         &mut Initializer::new(0, device),
     )?)
 }
 
-/// The layer after its width was trained to predict the points.
-fn learned(mut layer: Attention, points: &Points, own: Own) -> Attention {
+/// Trains the width of the kernel to predict the points.
+fn train(mut layer: Attention, points: &Points, own: OwnPoint) -> Attention {
     let mut optimizer = AdamW::new(&AdamWConfig {
         learning_rate: 0.02,
         decay: 0.0,
@@ -120,27 +128,27 @@ fn learned(mut layer: Attention, points: &Points, own: Own) -> Attention {
         clip: 1.0,
     });
     let Points { x, y } = points;
-    // Without its own, each point is a sequence of one query and all other points.
+    // Leave-one-out: each point is a batch row of one query and all other points.
     let others = Points {
         x: others(x),
         y: others(y),
     };
     for _ in 0..STEPS {
         let predicted = match own {
-            Own::In => predict(&layer, x.clone(), points),
-            Own::Out => {
+            OwnPoint::Included => predict(&layer, x.clone(), points),
+            OwnPoint::LeftOut => {
                 let alone = x.clone().reshape([POINTS, 1, 1]);
                 predict(&layer, alone, &others).reshape([1, POINTS, 1])
             }
         };
         let loss = squared_error(predicted, y.clone());
-        let gradients = Gradients::of(&loss, &layer);
+        let gradients = Gradients::backward(&loss, &layer);
         layer = optimizer.update(layer, gradients, 1.0);
     }
     layer
 }
 
-/// `[1, points, 1]` to `[points, points - 1, 1]`: for each point, all but itself.
+/// `[1, points, 1]` to `[points, points - 1, 1]`: for each point, all others.
 fn others(x: &Tensor<3>) -> Tensor<3> {
     let without = |point: usize| {
         let before = x.clone().narrow(1, 0, point.max(1));
@@ -161,11 +169,11 @@ fn predict(layer: &Attention, x: Tensor<3>, points: &Points) -> Tensor<3> {
         memory: Some(Memory {
             keys: points.x.clone(),
             values: points.y.clone(),
-            real: None,
+            non_padding: None,
         }),
-        ..AttentionInput::own(x, 0)
+        ..AttentionInput::self_attention(x, 0)
     };
-    layer.forward(input, &mut Pass::default()).output
+    layer.forward(input, &mut ForwardContext::default())
 }
 
 fn squared_error(predicted: Tensor<3>, y: Tensor<3>) -> Tensor<1> {
@@ -177,7 +185,7 @@ fn curve(x: f64) -> f64 {
     2.0 * x.sin() + x
 }
 
-/// Points between 0 and 5 with noise of deviation 0.5, of a generator of our own: Marsaglia 2003.
+/// Points between 0 and 5 with noise of standard deviation 0.5, from a xorshift generator (Marsaglia 2003).
 fn points(seed: u64, device: &Device) -> Points {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut uniform = || {
@@ -188,7 +196,7 @@ fn points(seed: u64, device: &Device) -> Points {
     };
     let x: Vec<f64> = (0..POINTS).map(|_| 5.0 * uniform()).collect();
     let y = x.iter().map(|x| {
-        // Twelve uniform numbers add up to a variance of one.
+        // The sum of twelve uniform values has variance one.
         let noise = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         curve(*x) + 0.5 * noise
     });
@@ -199,14 +207,14 @@ fn points(seed: u64, device: &Device) -> Points {
     }
 }
 
-fn tensor(numbers: Vec<f64>, device: &Device) -> Tensor<3> {
-    let count = numbers.len();
-    Tensor::from_data(TensorData::new(numbers, [1, count, 1]), device)
+fn tensor(values: Vec<f64>, device: &Device) -> Tensor<3> {
+    let count = values.len();
+    Tensor::from_data(TensorData::new(values, [1, count, 1]), device)
 }
 
-fn numbers(x: &Tensor<3>) -> Vec<f64> {
-    let numbers: Vec<f32> = x.to_data().try_to_vec().expect("numbers of the CPU");
-    numbers.into_iter().map(f64::from).collect()
+fn values(x: &Tensor<3>) -> Vec<f64> {
+    let values: Vec<f32> = x.to_data().try_to_vec().expect("values are f32");
+    values.into_iter().map(f64::from).collect()
 }
 
 fn series(name: &str, points: Vec<(f64, f64)>, mark: Mark) -> Series<'_> {

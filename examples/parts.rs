@@ -1,11 +1,12 @@
-//! Builds a model from parts, looks inside one pass, and saves it as a model folder.
+//! Builds a model from parts, records its attention weights, and saves it as a model folder.
 //!
 //! Run with `cargo run --release -p attentive --example parts`.
 
-use attentive::model::{Extras, Input, Model, ModelConfig, Recorder, checkpoint};
+use attentive::checkpoint;
+use attentive::model::{ForwardOptions, Input, Model, ModelConfig, Recorder};
 use attentive::tensor::{Int, Tensor};
 
-/// The same words as under `[model]` in a recipe.
+/// The same settings as under `[model]` in a recipe.
 const SETTINGS: &str = r#"{
     "vocabulary": 100, "length": 32, "width": 64,
     "positions": { "kind": "rotary" },
@@ -24,21 +25,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let ids = Tensor::<2, Int>::from_ints([[5, 17, 42, 7]], &device);
     let mut recorder = Recorder {
-        keep_weights: true,
+        record_weights: true,
         ..Recorder::default()
     };
-    let extras = Extras {
+    let options = ForwardOptions {
         observer: Some(&mut recorder),
-        ..Extras::default()
+        ..ForwardOptions::default()
     };
-    let output = model.forward(Input::new(ids), extras);
-    println!("logits {:?}", output.into_words().dims());
+    let output = model.forward(Input::new(ids), options);
+    println!("logits {:?}", output.into_logits().dims());
     for (layer, (_, weights)) in recorder.weights.iter().enumerate() {
         println!("attention weights of layer {layer} {:?}", weights.dims());
     }
 
     let folder = std::env::temp_dir().join("attentive-parts");
-    checkpoint::save(&folder, &model, &checkpoint::SpecialTokens::default())?;
+    checkpoint::save(
+        &folder,
+        &model,
+        &attentive::generation::SpecialTokens::default(),
+    )?;
     let saved_as = checkpoint::describe(&folder)?.model_type;
     println!("saved {} as a {saved_as} model", folder.display());
     Ok(())

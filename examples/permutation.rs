@@ -1,5 +1,4 @@
-//! Self-attention has no order: of a sequence in another order it makes the same outputs in that order. Positions added to
-//! the sequence end that.
+//! Self-attention is permutation-equivariant: permuting its input permutes its output. Position embeddings break that.
 //!
 //! Run with `cargo run --release -p attentive --example permutation [SVG]`.
 
@@ -10,8 +9,8 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, Initializer, Pass, Place, Role, SinusoidLayout,
-    Widths, sinusoid,
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, ForwardContext, Initializer, Role,
+    SinusoidLayout, Widths, sinusoid,
 };
 use attentive::tensor::{Int, Tensor, TensorData, device};
 use curves::{Mark, Series};
@@ -20,43 +19,43 @@ const LENGTH: usize = 12;
 const WIDTH: usize = 32;
 const ATTENTION: &str = r#"{ "kind": "full", "heads": 4 }"#;
 
-/// The largest difference at each position between the outputs of the order changed before attention, and after it.
+/// The largest difference at each position between permuting before attention and after it.
 #[derive(Clone, Debug)]
 pub struct Differences {
-    /// Of the sequence alone.
+    /// Without position embeddings.
     pub without_positions: Vec<f32>,
-    /// Of the sequence with sinusoids added.
+    /// With sinusoidal position embeddings.
     pub with_positions: Vec<f32>,
 }
 
-/// Measures, and draws the differences.
+/// Measures and plots the differences.
 pub fn run(path: &Path) -> Result<Differences, Box<dyn Error>> {
     let device = device("cpu")?;
-    let mut initial = Initializer::new(3, &device);
+    let mut initializer = Initializer::new(3, &device);
     let config: AttentionConfig = serde_json::from_str(ATTENTION)?;
-    let place = Place {
-        deviation: 0.3,
-        residual_deviation: 0.3,
-        ..Place::new(Role::Bidirectional, Widths::all(WIDTH), LENGTH)
+    let spec = AttentionSpec {
+        init_std: 0.3,
+        residual_std: 0.3,
+        ..AttentionSpec::new(Role::Bidirectional, Widths::all(WIDTH), LENGTH)
     };
-    let attention = Attention::new(&config, &place, &mut initial)?;
-    let tokens = initial.normal([1, LENGTH, WIDTH], 1.0).val();
+    let attention = Attention::new(&config, &spec, &mut initializer)?;
+    let tokens = initializer.normal([1, LENGTH, WIDTH], 1.0).val();
     let ordinals = Tensor::<1, Int>::arange(0..LENGTH as i64, &device).reshape([1, LENGTH]);
     let positions = sinusoid(ordinals, WIDTH, SinusoidLayout::Interleaved);
 
-    // Five and twelve have no common divisor, so this is every position once.
+    // Five and twelve are coprime, so this is a permutation.
     let order: Vec<i64> = (0..LENGTH as i64)
         .map(|i| (5 * i + 2) % LENGTH as i64)
         .collect();
     let order = Tensor::<1, Int>::from_data(TensorData::new(order, [LENGTH]), &device);
-    let reorder = |x: Tensor<3>| x.select(1, order.clone());
+    let permute = |x: Tensor<3>| x.select(1, order.clone());
     let attend = |x: Tensor<3>| {
-        let input = AttentionInput::own(x, 0);
-        attention.forward(input, &mut Pass::default()).output
+        let input = AttentionInput::self_attention(x, 0);
+        attention.forward(input, &mut ForwardContext::default())
     };
     let differences = |positions: Tensor<3>| -> Result<Vec<f32>, Box<dyn Error>> {
-        let before = attend(reorder(tokens.clone()) + positions.clone());
-        let after = reorder(attend(tokens.clone() + positions));
+        let before = attend(permute(tokens.clone()) + positions.clone());
+        let after = permute(attend(tokens.clone() + positions));
         let gaps = (before - after).abs().max_dim(2);
         gaps.into_data()
             .try_to_vec()
@@ -87,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .unwrap_or("permutation.svg".to_owned());
     let found = run(Path::new(&path))?;
     let largest = |gaps: &[f32]| gaps.iter().copied().fold(0.0, f32::max);
-    println!("attention(order(x)) against order(attention(x))   largest difference");
+    println!("attention(permute(x)) - permute(attention(x))   largest difference");
     println!(
         "without positions   {:.1e}",
         largest(&found.without_positions)

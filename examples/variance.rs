@@ -1,5 +1,5 @@
-//! Why scores are divided by the root of the width: the product of two random vectors has a variance of their width, a
-//! softmax of such scores takes one key and forgets the rest, and so has next to no gradient. Vaswani et al. 2017, section 3.2.1.
+//! Why scores are divided by √width: the dot product of two random vectors has their width as its variance, and the softmax of
+//! such scores saturates at one key, where its gradient vanishes. Vaswani et al. 2017, section 3.2.1.
 //!
 //! Run with `cargo run --release -p attentive --example variance [SVG]`.
 
@@ -13,29 +13,29 @@ use attentive::model::{Initializer, Mask};
 use attentive::tensor::{Scores, Tensor, device, softmax};
 use curves::{Mark, Series};
 
-/// Queries and keys of each width.
+/// The number of queries and of keys.
 const QUERIES: usize = 200;
 const KEYS: usize = 64;
 
-/// What scores of one width are like.
+/// Statistics of the scores of one width.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Of queries and keys.
+    /// Width of queries and keys.
     pub width: usize,
-    /// Variance of the products as they are, and divided by the root of the width.
+    /// Variance of the dot products, raw and scaled.
     pub variances: [f64; 2],
-    /// Mean entropy of their softmax over the keys, in nats; at most the logarithm of the number of keys.
+    /// Mean entropy of their softmax, in nats; at most the logarithm of the number of keys.
     pub entropies: [f64; 2],
 }
 
-/// Measures, and draws the entropies.
+/// Measures and plots the entropies.
 pub fn run(path: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
     let device = device("cpu")?;
-    let mut initial = Initializer::new(7, &device);
+    let mut initializer = Initializer::new(7, &device);
     let mut rows = Vec::new();
     for width in [1, 4, 16, 64, 256, 1024] {
-        let query = initial.normal([1, 1, QUERIES, width], 1.0).val();
-        let key = initial.normal([1, 1, KEYS, width], 1.0).val();
+        let query = initializer.normal([1, 1, QUERIES, width], 1.0).val();
+        let key = initializer.normal([1, 1, KEYS, width], 1.0).val();
         let scales = [1.0, 1.0 / (width as f64).sqrt()];
         let scores =
             scales.map(|scale| Scores::new(Mask::none(), scale).of(query.clone(), key.clone()));
@@ -71,7 +71,7 @@ fn variance(scores: Tensor<4>) -> f64 {
 }
 
 fn entropy(weights: Tensor<4>) -> f64 {
-    // The smallest number keeps the logarithm of a weight of zero finite; the weight makes nothing of it.
+    // The clamp keeps the logarithm of zero finite; its weight of zero cancels it.
     let logarithms = weights.clone().clamp_min(f32::MIN_POSITIVE).log();
     -f64::from(
         (weights * logarithms)

@@ -143,7 +143,7 @@ def buckets():
         upstream = torch.randn(bias.shape, generator=draws)
         (gradient,) = torch.autograd.grad((bias * upstream).sum(), [table])
         direction = "bidirectional" if bidirectional else "causal"
-        settings = {"buckets": count, "furthest_distance": furthest, "direction": direction}
+        settings = {"buckets": count, "max_distance": furthest, "direction": direction}
         yield f"t5.{name}", {"t5_buckets": settings}, {
             "distances": distances,
             "buckets": found,

@@ -29,6 +29,8 @@ OUT = FIXTURES.parent / "rules.json"
 SOURCE, TOKENS, BEAMS = 11, 16, 3
 # Of a greedy text's two best tokens, and of two beams.
 TOKEN_GAP, BEAM_GAP = 2e-3, 2e-4
+# Seeds whose search comes close to another choice on the way, which crates/generation/src/beams/margins.rs measures.
+CLOSE = {("llama", "all", BEAMS, 900)}
 
 SAMPLING = [
     {},
@@ -86,6 +88,8 @@ def case(model: torch.nn.Module, precise: torch.nn.Module, beams: int, name: str
     rows = 2 if beams > 1 and model.config.is_encoder_decoder else 1
     vocabulary = model.config.get_text_config(decoder=True).vocab_size
     for seed in range(seed, seed + 300):
+        if (model.config.model_type, name, beams, seed) in CLOSE:
+            continue
         sources = draw_ids(vocabulary - 1, (rows, SOURCE), seed, (0, 1, 2))
         plain = texts(model, sources, beams, {})[0]
         if len(plain[0]) < 6:

@@ -1,26 +1,26 @@
-//! From a folder of half a gigabyte to the first logits, in a process that has done nothing else.
+//! Time to load a checkpoint of half a gigabyte and compute the first logits, in a fresh process.
 
 use std::path::PathBuf;
 
+use attentive::checkpoint::{self};
 use attentive::generation::Session;
-use attentive::model::checkpoint::{self, SpecialTokens};
+use attentive::generation::SpecialTokens;
 use attentive::model::{Model, ModelConfig};
 use attentive::tensor::Device;
 use serde_json::json;
 
 use crate::report;
 
-/// The folder that both sides read, in one that the environment names.
+/// The checkpoint that both we and the PyTorch peer load, in the folder that `ATTENTIVE_BENCH_FOLDERS` names.
 fn folder(work: &str) -> PathBuf {
     let folders = std::env::var_os("ATTENTIVE_BENCH_FOLDERS");
     let folders = folders.map_or_else(|| PathBuf::from("target/bench"), PathBuf::from);
     folders.join(work)
 }
 
-/// GPT-2 of the small size, whose maps are saved transposed, or a Llama of 135 million weights, whose maps are saved as they
-/// are used.
+/// GPT-2 small, whose weights are saved transposed, or a Llama of 135 million parameters, whose weights are not.
 fn config(work: &str) -> ModelConfig {
-    let words = match work {
+    let config = match work {
         "load_gpt2" => json!({
             "vocabulary": 50257, "length": 1024, "width": 768,
             "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
@@ -40,29 +40,29 @@ fn config(work: &str) -> ModelConfig {
             }]
         }),
     };
-    serde_json::from_value(words).expect("the settings are right")
+    serde_json::from_value(config).expect("the config is valid")
 }
 
-/// Saves the model with drawn weights, where it is not there yet.
-pub fn make(work: &str) {
+/// Saves the model with random weights, unless it already exists.
+pub fn create(work: &str) {
     let folder = folder(work);
-    if checkpoint::TensorFile::of_folder(&folder).is_err() {
-        let model = Model::new(&config(work), 0, &Device::flex()).expect("the settings are right");
+    if checkpoint::TensorFile::from_folder(&folder).is_err() {
+        let model = Model::new(&config(work), 0, &Device::flex()).expect("the config is valid");
         let special = SpecialTokens::default();
         checkpoint::save(&folder, &model, &special).expect("the folder can be written");
     }
 }
 
-/// Loads it and reads eight tokens.
+/// Loads the model and prefills eight tokens.
 pub fn measure(work: &str) {
     let folder = folder(work);
     report(work, 1, 0, 1.0, || {
-        let (model, _) = checkpoint::load(&folder, &Device::flex()).expect("it was made before");
-        let logits = Session::new(&model).read(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let (model, _) = checkpoint::load(&folder, &Device::flex()).expect("the model was created");
+        let logits = Session::new(&model).prefill(&[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(
             logits.len(),
             model.config().vocabulary,
-            "a score for each token"
+            "a logit for each token"
         );
     });
 }

@@ -1,12 +1,12 @@
 //! Our side of the benchmarks: `bench WORK…` prints one line of JSON per measurement, as `reference/torch_peer.py` does.
 //!
-//! `cargo xtask bench` runs both, each work item in a process of its own, so that the peak of memory is that of the work.
+//! `cargo xtask bench` runs both, each work item in its own process, so that the peak memory is that of the work item.
 
 mod limits;
 mod load;
 mod models;
+mod naive;
 mod scaling;
-mod twins;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use attentive::tensor::{Device, Scores, Tensor, attention};
 use burn::tensor::Distribution;
 use serde_json::json;
 
-/// As in the program: buffers of a step are kept for the next.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -24,14 +24,14 @@ fn main() -> ExitCode {
     for work in std::env::args().skip(1) {
         match work.as_str() {
             "limits" => limits::measure(),
-            "twins" => twins::measure(),
+            "naive" => naive::measure(),
             "train_gpt" => models::train(&work, [6, 384, 6, 256, 8], 8),
             "train_tiny" => models::train(&work, [4, 128, 4, 64, 12], 60),
             "prefill" => models::prefill(&work),
             "decode" => models::decode(&work),
             "encoder" => models::encoder(&work),
             "load_gpt2" | "load_llama" => load::measure(&work),
-            other if other.starts_with("make:") => load::make(&other["make:".len()..]),
+            other if other.starts_with("make:") => load::create(&other["make:".len()..]),
             "scaling" => scaling::list(),
             other if other.starts_with("scaling:") => {
                 let mut parts = other.split(':').skip(1);
@@ -57,9 +57,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs `step` a few times unmeasured, then measured, and prints the least and the middle time, divided by `scale`.
-fn report(work: &str, repeats: usize, warm: usize, scale: f64, mut step: impl FnMut()) {
-    for _ in 0..warm {
+/// Runs `step` a few times to warm up, then measures it, and prints the minimum and the median time, divided by `scale`.
+fn report(work: &str, repeats: usize, warm_up: usize, scale: f64, mut step: impl FnMut()) {
+    for _ in 0..warm_up {
         step();
     }
     let before = page_faults();
@@ -79,7 +79,7 @@ fn report(work: &str, repeats: usize, warm: usize, scale: f64, mut step: impl Fn
     println!("{line}");
 }
 
-/// The largest memory of this process so far; zero where the system does not tell.
+/// The peak resident memory of this process; zero where the system does not report it.
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -87,16 +87,16 @@ fn peak_megabytes() -> u64 {
     kilobytes.unwrap_or(0) / 1024
 }
 
-/// How often this process asked for a page of memory so far; zero where the system does not tell.
+/// The minor page faults of this process so far; zero where the system does not report them.
 fn page_faults() -> u64 {
     let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields are counted after the program's name, which is in parentheses and may hold spaces.
+    // Fields are counted after the program's name, which is in parentheses and may contain spaces.
     let fields = status.rsplit(')').next().unwrap_or_default();
     let faults = fields.split_whitespace().nth(7);
     faults.and_then(|faults| faults.parse().ok()).unwrap_or(0)
 }
 
-/// Causal attention of 12 heads of width 64, forward and both ways.
+/// Causal attention of 12 heads of width 64: forward, and forward with backward.
 fn attentions(work: &str, length: usize) {
     let device = Device::flex();
     let heads =

@@ -2,18 +2,18 @@
 
 use attentive::generation::Session;
 use attentive::model::{
-    Block, Initializer, Model, ModelConfig, Norm, NormConfig, Pass, Purpose, Randomness, Residual,
-    ResidualConfig, Role,
+    Block, ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose, Randomness,
+    Residual, ResidualConfig, Role,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
 
 use crate::report;
 
-/// A GPT with exact GELU, biases and a head of its own, as the peer builds it.
+/// A GPT with exact GELU, biases and an untied head, as the PyTorch peer (reference/torch_peer.py) builds it.
 fn gpt(layers: usize, width: usize, heads: usize, length: usize, vocabulary: usize) -> ModelConfig {
     let hidden = 4 * width;
-    let words = serde_json::json!({
+    let config = serde_json::json!({
         "vocabulary": vocabulary, "length": length, "width": width, "head": "separate",
         "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
         "blocks": [{
@@ -22,10 +22,10 @@ fn gpt(layers: usize, width: usize, heads: usize, length: usize, vocabulary: usi
             "feed_forward": { "kind": "plain", "hidden_width": hidden, "activation": "gelu" }
         }]
     });
-    serde_json::from_value(words).expect("the settings are right")
+    serde_json::from_value(config).expect("the config is valid")
 }
 
-/// Ids without a pattern.
+/// Pseudo-random ids.
 fn ids(count: usize, vocabulary: usize) -> Vec<u32> {
     (0..count)
         .map(|i| (i * 7919 % 104_729 % vocabulary) as u32)
@@ -33,15 +33,15 @@ fn ids(count: usize, vocabulary: usize) -> Vec<u32> {
 }
 
 fn matrix(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
-    let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
-    Tensor::from_data(TensorData::new(numbers, [rows, ids.len() / rows]), device)
+    let data: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+    Tensor::from_data(TensorData::new(data, [rows, ids.len() / rows]), device)
 }
 
 /// Training steps with AdamW, of `[layers, width, heads, length, batch]`.
 pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repeats: usize) {
     let device = Device::flex().autodiff();
     let config = gpt(layers, width, heads, length, 65);
-    let mut model = Some(Model::new(&config, 0, &device).expect("the settings are right"));
+    let mut model = Some(Model::new(&config, 0, &device).expect("the config is valid"));
     let mut optimizer = AdamW::new(&AdamWConfig {
         learning_rate: 1e-3,
         decay: 0.1,
@@ -58,7 +58,7 @@ pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repe
         let prepared = objective.prepare(&windows, &device);
         let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
         let loss = objective.loss(&current, prepared, &mut randomness);
-        let gradients = Gradients::of(&loss, &current);
+        let gradients = Gradients::backward(&loss, &current);
         model = Some(optimizer.update(current, gradients, 1.0));
         loss.into_scalar::<f32>();
     });
@@ -66,56 +66,56 @@ pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repe
 
 fn gpt2_small() -> Model {
     let config = gpt(12, 768, 12, 1024, 50257);
-    Model::new(&config, 0, &Device::flex()).expect("the settings are right")
+    Model::new(&config, 0, &Device::flex()).expect("the config is valid")
 }
 
-/// 512 tokens at once, with the cache and the last token's logits.
+/// Prefill of 512 tokens, with KV cache and the last token's logits.
 pub fn prefill(work: &str) {
     let model = gpt2_small();
     let prompt = ids(512, 50257);
     report(work, 5, 1, 1.0, || {
-        Session::new(&model).read(&prompt);
+        Session::new(&model).prefill(&prompt);
     });
 }
 
-/// One token at a time after 512, per token.
+/// Decoding after a prompt of 512 tokens, per token.
 pub fn decode(work: &str) {
     let model = gpt2_small();
     let mut session = Session::new(&model);
-    session.read(&ids(512, 50257));
+    session.prefill(&ids(512, 50257));
     report(work, 5, 1, 32.0, || {
         for _ in 0..32 {
-            session.read(&[1]);
+            session.step(1);
         }
     });
 }
 
-/// Hidden states of 32 sequences of 128 tokens, every position seeing all.
+/// An encoder: hidden states of 32 sequences of 128 tokens, with bidirectional attention.
 pub fn encoder(work: &str) {
     let device = Device::flex();
     let config = gpt(6, 384, 12, 512, 30522);
-    let initial = &mut Initializer::new(0, &device);
-    let table = initial.normal([30522, 384], 0.02);
-    let places = initial.normal([512, 384], 0.02);
+    let initializer = &mut Initializer::new(0, &device);
+    let table = initializer.normal([30522, 384], 0.02);
+    let positions_table = initializer.normal([512, 384], 0.02);
     let blocks: Vec<Block> = config
-        .layer_blocks()
-        .map(|block| Block::new(block, &config, Role::Bidirectional, initial))
+        .stored_blocks()
+        .map(|block| Block::new(block, &config, Role::Bidirectional, initializer))
         .collect();
-    let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initial);
+    let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initializer);
     let ids = matrix(&ids(32 * 128, 30522), 32, &device);
     let positions = Tensor::<1, Int>::arange(0..128, &device)
         .reshape([1, 128])
         .expand([32, 128]);
     report(work, 8, 2, 1.0, || {
-        let mut pass = Pass::default();
+        let mut pass = ForwardContext::default();
         let x = add(
             embedding(table.val(), ids.clone()),
-            embedding(places.val(), positions.clone()),
+            embedding(positions_table.val(), positions.clone()),
         );
         let mut x = Residual::new(ResidualConfig::One, x);
         for (layer, block) in blocks.iter().enumerate() {
             x = block.forward(x, layer, &mut pass);
         }
-        x.joined().normed(&norm);
+        x.concatenated().add_norm(&norm);
     });
 }

@@ -1,11 +1,11 @@
-//! Time and memory of attentions against the length, and of a convolution and a recurrent layer beside them. Grouped
-//! heads and cosines, which are full attention of other maps, are left out.
+//! Time and memory of attentions against the length, with a convolution and a recurrent layer for comparison. Grouped-query
+//! and cosine attention, which are full attention with other projections, are left out.
 //!
-//! Attentions of heads are measured between their projections, which all have alike; the others as whole layers.
+//! Multi-head attentions are measured without their projections, which are the same for all; the others as whole layers.
 
 use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSite, Call, Initializer, Linear, Pass,
-    Place, Projected, Role, Widths,
+    AttendContext, Attention, AttentionConfig, AttentionInput, AttentionSite, AttentionSpec,
+    ForwardContext, Initializer, Linear, Qkv, Role, Widths,
 };
 use attentive::tensor::{Device, Tensor};
 use burn::tensor::Distribution;
@@ -17,7 +17,7 @@ use crate::report;
 const WIDTH: usize = 768;
 const HEADS: usize = 12;
 
-/// What is measured: its name, its role, its settings, and the longest sequence whose memory a plain machine has.
+/// What is measured: its name, its role, its config, and the longest sequence that fits in the memory of an ordinary machine.
 #[rustfmt::skip]
 const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
     ("full", Role::Bidirectional, r#"{ "kind": "full", "heads": 12 }"#, 16_384),
@@ -31,7 +31,7 @@ const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
     ("linformer", Role::Bidirectional, r#"{ "kind": "linformer", "heads": 12, "projected_length": 256, "sharing": "separate" }"#, 16_384),
     ("big_bird", Role::Bidirectional, r#"{ "kind": "big_bird", "heads": 12, "block": 64, "random_blocks": 3 }"#, 16_384),
     ("longformer", Role::Bidirectional, r#"{ "kind": "longformer", "heads": 12, "window": 512, "globals": 1 }"#, 16_384),
-    ("reformer", Role::Bidirectional, r#"{ "kind": "reformer", "heads": 12, "buckets": 64, "rounds": 2, "chunk": 64, "chunks_after": 1 }"#, 16_384),
+    ("reformer", Role::Bidirectional, r#"{ "kind": "reformer", "heads": 12, "buckets": 64, "hashes": 2, "chunk": 64, "chunks_after": 1 }"#, 16_384),
     ("scaled_dot", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "scaled_dot" } }"#, 16_384),
     ("transformer_xl", Role::Causal, r#"{ "kind": "transformer_xl", "heads": 12, "memory": 16384 }"#, 8_192),
     ("argmax", Role::Causal, r#"{ "kind": "argmax", "heads": 12 }"#, 8_192),
@@ -39,21 +39,23 @@ const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
     ("additive", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 64 } }"#, 2_048),
 ];
 
-/// Measures `scaling:NAME:LENGTH`; false if there is no such thing.
+/// Measures `scaling:NAME:LENGTH`; false if there is no such work item.
 pub fn measure(work: &str, name: &str, length: usize) -> bool {
     let device = Device::flex();
     let x = Tensor::random([1, length, WIDTH], Distribution::Normal(0.0, 1.0), &device);
     let repeats = if length < 4096 { 5 } else { 2 };
     match name {
         "convolution" => {
-            let map = Linear::new(
+            let projection = Linear::new(
                 3 * WIDTH,
                 WIDTH,
                 true,
                 0.02,
                 &mut Initializer::new(1, &device),
             );
-            report(work, repeats, 1, 1.0, || drop(convolution(&map, x.clone())));
+            report(work, repeats, 1, 1.0, || {
+                drop(convolution(&projection, x.clone()))
+            });
         }
         "recurrent" => {
             let gru = Gru::new(&device);
@@ -73,7 +75,7 @@ pub fn measure(work: &str, name: &str, length: usize) -> bool {
 /// Prints every name with its longest length and the full attention that it is compared with.
 pub fn list() {
     for (name, role, _, longest) in ATTENTIONS {
-        // A causal attention meets half of the pairs, and is compared with one that does too.
+        // A causal attention computes half of the pairs, and is compared with one that does too.
         let full = match role {
             Role::Causal => "full_causal",
             Role::Bidirectional | Role::Cross => "full",
@@ -90,13 +92,16 @@ pub fn list() {
 fn attention(work: &str, role: Role, config: &str, x: Tensor<3>, repeats: usize) {
     let [_, length, _] = x.dims();
     let device = x.device();
-    let config: AttentionConfig = serde_json::from_str(config).expect("the settings are right");
-    let place = Place::new(role, Widths::all(WIDTH), length);
-    let layer = Attention::new(&config, &place, &mut Initializer::new(1, &device))
-        .expect("the settings fit the role");
+    let config: AttentionConfig = serde_json::from_str(config).expect("the config is valid");
+    let spec = AttentionSpec::new(role, Widths::all(WIDTH), length);
+    let layer = Attention::new(&config, &spec, &mut Initializer::new(1, &device))
+        .expect("the config fits the role");
     let Attention::MultiHead(layer) = layer else {
         report(work, repeats, 1, 1.0, || {
-            layer.forward(AttentionInput::own(x.clone(), 0), &mut Pass::default());
+            layer.forward(
+                AttentionInput::self_attention(x.clone(), 0),
+                &mut ForwardContext::default(),
+            );
         });
         return;
     };
@@ -104,25 +109,25 @@ fn attention(work: &str, role: Role, config: &str, x: Tensor<3>, repeats: usize)
         let shape = [1, HEADS, length, WIDTH / HEADS];
         Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), &device)
     };
-    let projected = Projected {
+    let qkv = Qkv {
         query: heads(),
         key: heads(),
         value: heads(),
     };
     report(work, repeats, 1, 1.0, || {
-        let pass = &mut Pass::default();
-        let call = Call::new(AttentionSite { layer: 0, role }, pass);
-        layer.pattern().attend(projected.clone(), call);
+        let pass = &mut ForwardContext::default();
+        let context = AttendContext::new(AttentionSite { layer: 0, role }, pass);
+        layer.pattern().attend(qkv.clone(), context);
     });
 }
 
-/// Three neighbouring positions, mapped together.
-fn convolution(map: &Linear, x: Tensor<3>) -> Tensor<3> {
+/// A convolution with kernel size 3.
+fn convolution(projection: &Linear, x: Tensor<3>) -> Tensor<3> {
     let [batch, length, width] = x.dims();
     let edge = Tensor::zeros([batch, 1, width], &x.device());
     let padded = Tensor::cat(vec![edge.clone(), x, edge], 1);
     let shifted = |from| padded.clone().narrow(1, from, length);
-    map.forward(Tensor::cat(vec![shifted(0), shifted(1), shifted(2)], 2))
+    projection.forward(Tensor::cat(vec![shifted(0), shifted(1), shifted(2)], 2))
 }
 
 /// A gated recurrent unit. Cho et al. 2014.

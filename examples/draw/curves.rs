@@ -1,15 +1,15 @@
-//! Curves and points in one SVG.
+//! A plot of curves and points, as SVG.
 
 use std::error::Error;
 use std::path::Path;
 
 use plotters::prelude::*;
 
-/// A curve, or the points of one.
+/// A curve or a set of points.
 pub struct Series<'a> {
-    /// What the legend says.
+    /// The legend entry.
     pub name: &'a str,
-    /// Places, from left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
     /// How they are drawn.
     pub mark: Mark,
@@ -18,9 +18,9 @@ pub struct Series<'a> {
 /// How a series is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// Joined by a line.
+    /// A line.
     Line,
-    /// Each for itself.
+    /// Separate points.
     #[allow(dead_code, reason = "not every program has points")]
     Points,
 }
@@ -36,24 +36,24 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(220, 110, 160),
 ];
 
-/// Writes the series under the names of both axes.
+/// Plots the series; `axes` labels x and y.
 pub fn draw(path: &Path, axes: [&str; 2], series: &[Series]) -> Result<(), Box<dyn Error>> {
     let all = || series.iter().flat_map(|it| it.points.iter().copied());
-    let ends = |pick: fn((f64, f64)) -> f64| {
-        let least = all().map(pick).fold(f64::INFINITY, f64::min);
-        let most = all().map(pick).fold(f64::NEG_INFINITY, f64::max);
-        let room = 0.03 * (most - least).max(1e-9);
-        least - room..most + room
+    let range = |pick: fn((f64, f64)) -> f64| {
+        let min = all().map(pick).fold(f64::INFINITY, f64::min);
+        let max = all().map(pick).fold(f64::NEG_INFINITY, f64::max);
+        let margin = 0.03 * (max - min).max(1e-9);
+        min - margin..max + margin
     };
     let root = SVGBackend::new(path, (900, 480)).into_drawing_area();
     root.fill(&WHITE)?;
-    // The names stand beside the curves, where they hide none.
-    let (chart, names) = root.split_horizontally(700);
+    // The legend is beside the curves, where it covers none.
+    let (chart, legend) = root.split_horizontally(700);
     let mut chart = ChartBuilder::on(&chart)
         .margin(16)
         .x_label_area_size(36)
         .y_label_area_size(52)
-        .build_cartesian_2d(ends(|point| point.0), ends(|point| point.1))?;
+        .build_cartesian_2d(range(|point| point.0), range(|point| point.1))?;
     chart
         .configure_mesh()
         .x_desc(axes[0])
@@ -67,15 +67,15 @@ pub fn draw(path: &Path, axes: [&str; 2], series: &[Series]) -> Result<(), Box<d
             Mark::Line => {
                 chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
                 let line = [(0, y), (18, y)];
-                names.draw(&PathElement::new(line, colour.stroke_width(2)))?;
+                legend.draw(&PathElement::new(line, colour.stroke_width(2)))?;
             }
             Mark::Points => {
                 chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
-                names.draw(&Circle::new((9, y), 3, colour.filled()))?;
+                legend.draw(&Circle::new((9, y), 3, colour.filled()))?;
             }
         }
         let font = ("sans-serif", 14).into_font();
-        names.draw(&Text::new(series.name, (26, y - 6), font))?;
+        legend.draw(&Text::new(series.name, (26, y - 6), font))?;
     }
     root.present()?;
     Ok(())

@@ -1,21 +1,21 @@
-//! Matrices of weights side by side in one SVG: queries from top to bottom, keys from left to right, the darker the heavier.
+//! Heat maps of attention weights side by side, as SVG: queries from top to bottom, keys from left to right, larger is darker.
 
 use std::error::Error;
 use std::path::Path;
 
 use plotters::prelude::*;
 
-/// A matrix of numbers from zero to one.
+/// A matrix of weights between zero and one.
 pub struct Matrix<'a> {
-    /// What stands above it.
+    /// The caption.
     pub name: &'a str,
-    /// The number of its first query.
+    /// The position of its first query.
     pub first_query: usize,
     /// One row for each query.
     pub rows: Vec<Vec<f32>>,
 }
 
-/// Writes the matrices.
+/// Plots the matrices.
 pub fn draw(path: &Path, matrices: &[Matrix]) -> Result<(), Box<dyn Error>> {
     let size = (300 * matrices.len() as u32, 340);
     let root = SVGBackend::new(path, size).into_drawing_area();

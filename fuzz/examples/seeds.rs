@@ -1,4 +1,4 @@
-//! Writes the good inputs of every parser, for fuzzers to begin with: `cargo run --example seeds -- FOLDER`.
+//! Writes the seed corpus of every fuzz target: `cargo run --example seeds -- FOLDER`.
 
 use std::path::PathBuf;
 

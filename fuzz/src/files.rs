@@ -9,26 +9,26 @@
 
 use std::path::Path;
 
-const MARK: &[u8] = b"=== ";
+const MARKER: &[u8] = b"=== ";
 
 /// Files by name, in the order of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files(pub Vec<(String, Vec<u8>)>);
 
 impl Files {
-    /// Files of their names and contents.
+    /// Files from names and contents.
     pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
         let owned = |(name, content): (&str, &[u8])| (name.to_owned(), content.to_owned());
         Self(files.into_iter().map(owned).collect())
     }
 
-    /// Takes an input apart; what stands before the first name is dropped.
+    /// Splits an input; anything before the first marker is dropped.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut files: Vec<(String, Vec<u8>)> = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            match line.strip_prefix(MARK) {
+            match line.strip_prefix(MARKER) {
                 Some(name) => {
-                    // The line break before a mark belongs to the mark.
+                    // The line break before a marker belongs to it.
                     if let Some((_, content)) = files.last_mut() {
                         content.pop();
                     }
@@ -45,14 +45,14 @@ impl Files {
         Self(files)
     }
 
-    /// The input that means these files.
+    /// The input of these files.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (index, (name, content)) in self.0.iter().enumerate() {
             if index > 0 {
                 bytes.push(b'\n');
             }
-            bytes.extend_from_slice(MARK);
+            bytes.extend_from_slice(MARKER);
             bytes.extend_from_slice(name.as_bytes());
             bytes.push(b'\n');
             bytes.extend_from_slice(content);
@@ -60,19 +60,19 @@ impl Files {
         bytes
     }
 
-    /// A file's content, if it is there.
+    /// The content of a file, if it exists.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(it, _)| it == name);
         found.map(|(_, content)| content.as_slice())
     }
 
-    /// The files that have one of these names; others are not written to a disk.
+    /// Keeps only files with these names; others must not be written to disk.
     pub fn named(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| names.contains(&name.as_str()));
         self
     }
 
-    /// Calls with a folder that holds the files, and removes it.
+    /// Calls `run` with a temporary folder of the files.
     pub fn with_folder(&self, run: impl FnOnce(&Path)) {
         let folder = tempfile::tempdir().expect("a folder for temporary files");
         for (name, content) in &self.0 {

@@ -1,21 +1,24 @@
-//! Names of models, and what a cache holds of one.
+//! Model ids, and the cache of a model.
 
-use attentive_hub::{ModelId, Network, Proxy, Settings, Wanted, resolve};
+use attentive_hub::{FileSet, ModelId, Network, Proxy, Settings, resolve};
 
-use crate::{Files, Form, LITTLE, Target, seeds, told};
+use crate::{DEFAULT_MEMORY, Files, Form, Target, checked, seeds};
 
 pub(crate) const TARGETS: [Target; 2] = [
     Target {
         name: "model_id",
         run: |bytes| {
-            if let Some(id) = told(String::from_utf8_lossy(bytes).parse::<ModelId>()) {
-                let again: ModelId = id.to_string().parse().expect("what was shown can be read");
+            if let Some(id) = checked(String::from_utf8_lossy(bytes).parse::<ModelId>()) {
+                let again: ModelId = id
+                    .to_string()
+                    .parse()
+                    .expect("a displayed id can be parsed");
                 assert_eq!(again, id);
             }
         },
         form: Form::Text,
         seeds: seeds::model_ids,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
     Target {
         name: "cache",
@@ -31,18 +34,18 @@ pub(crate) const TARGETS: [Target; 2] = [
                         token: None,
                         proxy: Proxy::None,
                     };
-                    for wanted in [Wanted::Description, Wanted::Tokenizer, Wanted::Model] {
-                        told(resolve(&id, wanted, &settings, &mut |_| {}));
+                    for wanted in [FileSet::Config, FileSet::Tokenizer, FileSet::Model] {
+                        checked(resolve(&id, wanted, &settings, &mut |_| {}));
                     }
                 });
         },
         form: Form::Files,
         seeds: seeds::caches,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
 ];
 
-/// The files of a cache that a test may write.
+/// The files that a cache may contain.
 pub(crate) const CACHE_FILES: [&str; 5] = [
     "models--owner--name/refs/main",
     "models--owner--name/snapshots/0123456789012345678901234567890123456789/config.json",

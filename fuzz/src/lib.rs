@@ -1,18 +1,18 @@
-//! Every parser of the workspace as a function of bytes that must neither panic, nor abort, nor take more memory than it may.
+//! Every parser of the workspace as a fuzz target, which must not panic, abort, or exceed its memory limit.
 //!
-//! Two programs call these functions: the fuzzers of `targets/`, which look for bytes that break them, and `tests/corpus.rs`,
-//! which runs the bytes that once did, and good files with changes, in every test run.
+//! Two programs call the targets: the fuzzers of `targets/`, and `tests/corpus.rs`, which runs past crashes and mutated seeds in
+//! every test run.
 //!
 //! ```text
-//! seeds (good files) ──┐                      ┌─ targets/NAME.rs   cargo fuzz, as long as one likes
-//! corpus/NAME/* ───────┼─ changes (mutate) ───┤
-//! (what broke once)    │                      └─ tests/corpus.rs   a bounded number, each time
+//! seeds (valid files) ─┐                      ┌─ targets/NAME.rs   cargo fuzz, unbounded
+//! corpus/NAME/* ───────┼────── mutations ─────┤
+//! (past crashes)       │                      └─ tests/corpus.rs   bounded, in every test run
 //! ```
 
 mod files;
 mod hub;
+mod images;
 mod mutate;
-mod pictures;
 mod seeds;
 mod tensors;
 mod texts;
@@ -27,29 +27,29 @@ use std::path::Path;
 pub use files::Files;
 pub use mutate::{Form, mutated};
 
-/// A parser.
+/// A fuzz target: a parser.
 pub struct Target {
-    /// Its name: that of its fuzzer, and of its folder in `corpus/`.
+    /// Its name, also of its fuzzer and its folder in `corpus/`.
     pub name: &'static str,
-    /// Parses bytes and uses what comes of it.
+    /// Parses bytes and uses the result.
     pub run: fn(&[u8]),
-    /// How its inputs are made, so that changes leave them worth reading.
+    /// The structure of its inputs, so that mutations preserve it.
     pub form: Form,
-    /// Good inputs.
+    /// Valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// The most bytes of memory that an input of a few kilobytes may take.
+    /// The memory limit in bytes for an input of a few kilobytes.
     pub memory: usize,
 }
 
-/// What a file may take beside its own size where nothing is said.
-const LITTLE: usize = 16 << 20;
+/// The default memory limit.
+const DEFAULT_MEMORY: usize = 16 << 20;
 
-/// All parsers that are built in.
+/// All targets of this build.
 pub fn targets() -> Vec<Target> {
     let light = [
         tensors::TARGETS.as_slice(),
         &texts::TARGETS,
-        &pictures::TARGETS,
+        &images::TARGETS,
         &hub::TARGETS,
     ];
     let all = light.into_iter().flatten();
@@ -58,7 +58,7 @@ pub fn targets() -> Vec<Target> {
     all.map(|target| Target { ..*target }).collect()
 }
 
-/// The parser of a name.
+/// The target of a name.
 ///
 /// # Panics
 /// If there is none.
@@ -68,8 +68,8 @@ pub fn target(name: &str) -> Target {
         .unwrap_or_else(|| panic!("there is no target {name}"))
 }
 
-/// Takes what a parser gave. An error must be one sentence: what a file says has no place in it unescaped.
-fn told<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
+/// Unwraps a result, and checks that an error is one line of bounded length without unescaped input.
+fn checked<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
@@ -78,16 +78,16 @@ fn told<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
                 !text.contains(['\n', '\r', '\0', '\u{1b}']),
                 "one line: {text:?}"
             );
-            assert!(text.len() < LONGEST_MESSAGE, "one sentence: {text:?}");
+            assert!(text.len() < MAX_MESSAGE_BYTES, "one sentence: {text:?}");
             None
         }
     }
 }
 
-/// Longer than the lists of all that is supported, and shorter than what a file might hold.
-const LONGEST_MESSAGE: usize = 4000;
+/// Longer than any list of supported values, and shorter than what a file may inject.
+const MAX_MESSAGE_BYTES: usize = 4000;
 
-/// A file of bytes, while it is used.
+/// Calls `run` with a temporary file.
 fn with_file(name: &str, bytes: &[u8], run: impl FnOnce(&Path)) {
     Files::of([(name, bytes)]).with_folder(|folder| run(&folder.join(name)));
 }

@@ -1,4 +1,4 @@
-//! Good inputs of the parsers that need models.
+//! Seeds of the targets that need models.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use serde_json::{Map, json};
 use crate::Files;
 use crate::seeds::{folder, folders, root};
 
-/// A recipe that changes are tried on.
+/// A recipe to mutate.
 pub(crate) const RECIPE: &str = include_str!("../../recipes/stories.toml");
 
 pub(crate) const CONFIG_FILES: [&str; 2] = ["config.json", "generation_config.json"];
 
-/// What a run leaves that is read again.
+/// The files of a run that are read again.
 pub(crate) const RUN_FILES: [&str; 4] = [
     "recipe.toml",
     "metrics.jsonl",
@@ -26,7 +26,7 @@ pub(crate) const SENTENCE_FILES: [&str; 3] = [
     "1_Pooling/config.json",
 ];
 
-/// The settings of every architecture, of our own formats too.
+/// The configs of every architecture, including our own formats.
 pub(crate) fn configs() -> Vec<Vec<u8>> {
     let mut all = folders("fixtures/models");
     all.extend(["fixtures/gpt2", "fixtures/llama"].map(root));
@@ -52,7 +52,7 @@ pub(crate) fn gguf_models() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Whole numbers by name and shape, as a safetensors file.
+/// A safetensors file of i64 tensors.
 fn integers(tensors: &[(&str, &[i64])], text: Option<&str>) -> Vec<u8> {
     let mut header = Map::new();
     let mut numbers: Vec<u8> = Vec::new();
@@ -93,7 +93,7 @@ pub(crate) fn inputs() -> Vec<Vec<u8>> {
             ],
             None,
         ),
-        // The last byte asks for no hidden states, as recurrent models need it, or for keys and values.
+        // The last byte requests no hidden states, as recurrent models need, or keys and values.
         integers(
             &[
                 ("decoder_input_ids", &ids[..4]),

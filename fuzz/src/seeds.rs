@@ -1,4 +1,4 @@
-//! Good inputs, from the fixtures where they lie. Small ones: a change is more likely to hit something.
+//! Seeds, mostly from fixtures. They are small, so that a mutation is more likely to matter.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,22 @@ use crate::hub::CACHE_FILES;
 use crate::tensors::SHARDED;
 use crate::texts::TOKENIZER_FILES;
 
-/// Larger fixtures are left out where there are others.
-const LARGEST: u64 = 24 << 10;
+/// Larger fixtures are skipped.
+const MAX_SEED_BYTES: u64 = 24 << 10;
 
 /// A path from the root of the workspace.
 pub(crate) fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// The small files of a folder, by name, so that all machines have them in one order.
+/// The small files of a folder, sorted by name for determinism.
 fn small_files(folder: &str) -> Vec<PathBuf> {
     let read = std::fs::read_dir(root(folder)).expect("the folder is there");
     let mut paths: Vec<PathBuf> = read
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| {
             path.metadata()
-                .is_ok_and(|it| it.is_file() && it.len() <= LARGEST)
+                .is_ok_and(|it| it.is_file() && it.len() <= MAX_SEED_BYTES)
         })
         .collect();
     paths.sort();
@@ -34,14 +34,14 @@ fn read(path: impl AsRef<Path>) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files of a folder that have one of these names.
+/// The files of a folder with these names.
 pub(crate) fn folder(folder: &Path, names: &[&str]) -> Files {
     let there = names.iter().filter(|name| folder.join(name).is_file());
     let files = there.map(|name| ((*name).to_owned(), read(folder.join(name))));
     Files(files.collect())
 }
 
-/// The folders of a folder, by name.
+/// The subfolders of a folder, sorted.
 pub(crate) fn folders(of: &str) -> Vec<PathBuf> {
     let read = std::fs::read_dir(root(of)).expect("the folder is there");
     let mut paths: Vec<PathBuf> = read
@@ -52,7 +52,7 @@ pub(crate) fn folders(of: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// A file with two tensors of a few numbers.
+/// A safetensors file of two small tensors.
 fn two_tensors() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"I64","shape":[1],"data_offsets":[24,32]}}"#;
     let length = (header.len() as u64).to_le_bytes();
@@ -111,7 +111,7 @@ pub(crate) fn tokenizers() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A tokenizer.json of our own.
+/// A tokenizer.json that we trained.
 fn trained() -> Vec<u8> {
     use attentive_text::{Tokenizer, TokenizerConfig};
     let text = ["Once upon a time there was a small fox.".to_owned()];

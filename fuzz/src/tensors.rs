@@ -1,22 +1,22 @@
-//! Files of tensors: headers, and all their numbers.
+//! Tensor files: headers and data.
 
 use attentive_formats::{TensorSet, gguf, pickle, safetensors};
 
-use crate::{Files, Form, LITTLE, Target, seeds, told, with_file};
+use crate::{DEFAULT_MEMORY, Files, Form, Target, checked, seeds, with_file};
 
 pub(crate) const TARGETS: [Target; 4] = [
     Target {
         name: "safetensors",
         run: |bytes| {
             with_file("model.safetensors", bytes, |path| {
-                if let Some((set, _)) = told(safetensors::open(path)) {
+                if let Some((set, _)) = checked(safetensors::open(path)) {
                     read(&set);
                 }
             });
         },
         form: Form::Safetensors,
         seeds: seeds::safetensors,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
     Target {
         name: "index",
@@ -24,45 +24,45 @@ pub(crate) const TARGETS: [Target; 4] = [
             let files = Files::parse(bytes).named(&SHARDED);
             files.with_folder(|folder| {
                 let sets = [
-                    told(safetensors::open_sharded(&folder.join(SHARDED[0]))),
-                    told(pickle::open_sharded(&folder.join(SHARDED[1]))),
+                    checked(safetensors::open_sharded(&folder.join(SHARDED[0]))),
+                    checked(pickle::open_sharded(&folder.join(SHARDED[1]))),
                 ];
                 sets.iter().flatten().for_each(read);
             });
         },
         form: Form::Files,
         seeds: seeds::indices,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
     Target {
         name: "gguf",
         run: |bytes| {
             with_file("model.gguf", bytes, |path| {
-                if let Some((set, _)) = told(gguf::open(path)) {
+                if let Some((set, _)) = checked(gguf::open(path)) {
                     read(&set);
                 }
             });
         },
         form: Form::Bytes,
         seeds: seeds::gguf,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
     Target {
         name: "pickle",
         run: |bytes| {
             with_file("pytorch_model.bin", bytes, |path| {
-                if let Some(set) = told(pickle::open(path)) {
+                if let Some(set) = checked(pickle::open(path)) {
                     read(&set);
                 }
             });
         },
         form: Form::Bytes,
         seeds: seeds::pickles,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
 ];
 
-/// The two indices, and files that they may name.
+/// The two indices, and the shards that they may name.
 pub(crate) const SHARDED: [&str; 6] = [
     "model.safetensors.index.json",
     "pytorch_model.bin.index.json",
@@ -72,22 +72,18 @@ pub(crate) const SHARDED: [&str; 6] = [
     "2.bin",
 ];
 
-/// Every number of every tensor.
+/// Reads every tensor.
 fn read(set: &TensorSet) {
     for name in set.names() {
         let numbers: usize = set.shape(name).into_iter().flatten().product();
         if let Some(floats) = set.floats(name) {
-            assert_eq!(floats.len(), numbers, "as many floats as the shape says");
+            assert_eq!(floats.len(), numbers, "as many floats as the shape has");
         }
         if let Some(integers) = set.integers(name) {
-            assert_eq!(
-                integers.len(),
-                numbers,
-                "as many whole numbers as the shape says"
-            );
+            assert_eq!(integers.len(), numbers, "as many integers as the shape has");
         }
         if let Some(bytes) = set.shared_floats(name) {
-            assert_eq!(bytes.len(), 4 * numbers, "as many bytes as the shape says");
+            assert_eq!(bytes.len(), 4 * numbers, "as many bytes as the shape has");
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use attentive_text::{
-    ChatEnd, ChatMessage, ChatTemplates, Corpus, PadTo, Tokenizer, TokenizerConfig,
-};
+use attentive_data::Corpus;
+use attentive_text::{ChatEnd, ChatMessage, ChatTemplates, PadTo, Tokenizer, TokenizerConfig};
 
-use crate::{Files, Form, LITTLE, Target, seeds, told, with_file};
+use crate::{DEFAULT_MEMORY, Files, Form, Target, checked, seeds, with_file};
 
 pub(crate) const TARGETS: [Target; 3] = [
     Target {
@@ -14,7 +13,7 @@ pub(crate) const TARGETS: [Target; 3] = [
         run: |bytes| {
             let files = Files::parse(bytes).named(&TOKENIZER_FILES);
             files.with_folder(|folder| {
-                if let Some(Some(tokenizer)) = told(Tokenizer::of_folder(folder)) {
+                if let Some(Some(tokenizer)) = checked(Tokenizer::from_folder(folder)) {
                     use_tokenizer(&tokenizer);
                 }
                 render(folder);
@@ -22,37 +21,37 @@ pub(crate) const TARGETS: [Target; 3] = [
         },
         form: Form::Files,
         seeds: seeds::tokenizers,
-        memory: 2 * LITTLE,
+        memory: 2 * DEFAULT_MEMORY,
     },
     Target {
         name: "chat",
         run: |bytes| Files::of([("chat_template.jinja", bytes)]).with_folder(render),
         form: Form::Text,
         seeds: seeds::chats,
-        memory: 8 * LITTLE,
+        memory: 8 * DEFAULT_MEMORY,
     },
     Target {
         name: "corpus_text",
         run: |bytes| {
             with_file("text.txt", bytes, |path| {
-                let Some(corpus) = told(Corpus::read(&[path.to_owned()])) else {
+                let Some(corpus) = checked(Corpus::read(&[path.to_owned()])) else {
                     return;
                 };
                 for config in [TokenizerConfig::Bytes {}, TokenizerConfig::Characters {}] {
-                    let tokenizer = told(Tokenizer::train(&config, corpus.documents()));
+                    let tokenizer = checked(Tokenizer::train(&config, corpus.documents()));
                     if let Some(tokenizer) = tokenizer {
-                        told(corpus.split(&tokenizer, 0.1));
+                        checked(corpus.split(&tokenizer, 0.1));
                     }
                 }
             });
         },
         form: Form::Text,
         seeds: seeds::texts,
-        memory: LITTLE,
+        memory: DEFAULT_MEMORY,
     },
 ];
 
-/// What a folder may say of its tokenizer.
+/// The tokenizer files of a folder.
 pub(crate) const TOKENIZER_FILES: [&str; 12] = [
     "config.json",
     "tokenizer.json",
@@ -68,26 +67,26 @@ pub(crate) const TOKENIZER_FILES: [&str; 12] = [
     "chat_template.jinja",
 ];
 
-/// Texts there and back, and a batch of them.
+/// Encodes, decodes and pads texts.
 pub(crate) fn use_tokenizer(tokenizer: &Tokenizer) {
     let text = "Hello, world! <s> [MASK] ünï \u{1F600}\u{0301}  \n\tthe end";
-    if let Some(ids) = told(tokenizer.encode(text)) {
-        told(tokenizer.decode(&ids));
+    if let Some(ids) = checked(tokenizer.encode(text)) {
+        checked(tokenizer.decode(&ids));
     }
-    told(tokenizer.encode_bare(text));
+    checked(tokenizer.encode_without_special(text));
     for id in [0, 1, u32::MAX] {
-        told(tokenizer.decode(&[id]));
-        told(tokenizer.token(id));
+        checked(tokenizer.decode(&[id]));
+        checked(tokenizer.token(id));
     }
-    let texts = [text, ""].map(|text| told(tokenizer.encode_text(text, None)));
+    let texts = [text, ""].map(|text| checked(tokenizer.encode_text(text, None)));
     if let [Some(long), Some(short)] = texts {
-        told(tokenizer.pad(&[long, short], PadTo::Longest));
+        checked(tokenizer.pad(&[long, short], PadTo::Longest));
     }
 }
 
-/// A short conversation by all templates of a folder.
+/// Renders a short conversation with all templates of a folder.
 pub(crate) fn render(folder: &Path) {
-    let Some(Some(templates)) = told(ChatTemplates::of_folder(folder)) else {
+    let Some(Some(templates)) = checked(ChatTemplates::from_folder(folder)) else {
         return;
     };
     render_all(&templates);
@@ -101,6 +100,6 @@ pub(crate) fn render_all(templates: &ChatTemplates) {
     let messages = [message("system", "Be kind."), message("user", "Hello?")];
     let names: Vec<&str> = templates.names().collect();
     for name in names {
-        told(templates.render(Some(name), &messages, ChatEnd::AwaitsAnswer));
+        checked(templates.render(Some(name), &messages, ChatEnd::GenerationPrompt));
     }
 }

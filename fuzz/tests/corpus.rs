@@ -1,8 +1,7 @@
-//! Every parser over its good inputs, over all that once broke it, and over changes of both: none may panic, abort, or take
-//! memory that its input does not justify.
+//! Runs every target on its seeds, its past crashes, and mutations of both: none may panic, abort, or exceed its memory limit.
 //!
-//! `ATTENTIVE_FUZZ_CHANGES=100000` makes more changes of each input than a test run has time for. An input that ended the
-//! program (a panic tells which one it was) is left in `fuzz-last` in the folder for temporary files of cargo's target.
+//! `ATTENTIVE_FUZZ_CHANGES=100000` sets the number of mutations per input, for longer runs. The last input is written to
+//! `fuzz-last` in `CARGO_TARGET_TMPDIR`, in case it aborts the process; a panic names its input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,15 +14,15 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The peak is of the whole process, so targets take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// Peak memory is per process, so targets run serially.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-/// How long the processor may be busy with an input.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The CPU time limit per input.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many changed inputs each parser gets, and how long they may take together, unless a number of changes is asked for.
-const RUNS: usize = 2000;
-const BUDGET: Duration = Duration::from_secs(3);
+/// Mutated inputs per target, and their total time, unless `ATTENTIVE_FUZZ_CHANGES` is set.
+const MUTATIONS: usize = 2000;
+const TIME_BUDGET: Duration = Duration::from_secs(3);
 
 fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -38,9 +37,8 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
-/// How long this thread has been at work, where the system tells, for the machine may have other things to do; elsewhere
-/// the time itself.
-fn busy() -> Duration {
+/// The CPU time of this thread on Linux, which does not depend on load; elsewhere wall time.
+fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|it| it.parse().ok());
@@ -50,27 +48,27 @@ fn busy() -> Duration {
 fn run(target: &Target, what: &str, input: &[u8]) {
     let last = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-last");
     std::fs::write(&last, input).unwrap();
-    let (before, started) = (MEMORY.current_usage(), busy());
+    let (before, started) = (MEMORY.current_usage(), cpu_time());
     MEMORY.reset_peak_usage();
     let ended = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    let taken = MEMORY.peak_usage().saturating_sub(before);
-    let allowed = target.memory + 64 * input.len();
-    let kept = || last.with_file_name(format!("fuzz-{}", target.name));
-    let took = busy().saturating_sub(started);
-    let fails = ended.is_err() || taken > allowed || took > PATIENCE;
+    let peak = MEMORY.peak_usage().saturating_sub(before);
+    let limit = target.memory + 64 * input.len();
+    let saved_input = || last.with_file_name(format!("fuzz-{}", target.name));
+    let took = cpu_time().saturating_sub(started);
+    let fails = ended.is_err() || peak > limit || took > TIME_LIMIT;
     if fails {
-        std::fs::copy(&last, kept()).unwrap();
+        std::fs::copy(&last, saved_input()).unwrap();
         panic!(
-            "{}, {what}: panicked: {}, memory {taken} of {allowed}, time {took:?}; the input is {}",
+            "{}, {what}: panicked: {}, memory {peak} of {limit}, time {took:?}; the input is {}",
             target.name,
             ended.is_err(),
-            kept().display()
+            saved_input().display()
         );
     }
 }
 
 fn check(name: &str) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let target = target(name);
     let seeds = (target.seeds)().into_iter().enumerate();
     let mut inputs: Vec<(String, Vec<u8>)> = seeds
@@ -80,12 +78,13 @@ fn check(name: &str) {
     for (what, input) in &inputs {
         run(&target, what, input);
     }
-    let asked = std::env::var("ATTENTIVE_FUZZ_CHANGES").ok();
-    let asked: Option<u64> = asked.map(|number| number.parse().expect("a number of changes"));
+    let requested = std::env::var("ATTENTIVE_FUZZ_CHANGES").ok();
+    let requested: Option<u64> =
+        requested.map(|number| number.parse().expect("a number of changes"));
     let started = Instant::now();
-    for change in 0..asked.unwrap_or((RUNS / inputs.len()) as u64) {
+    for change in 0..requested.unwrap_or((MUTATIONS / inputs.len()) as u64) {
         for (what, input) in &inputs {
-            if asked.is_none() && started.elapsed() > BUDGET {
+            if requested.is_none() && started.elapsed() > TIME_BUDGET {
                 return;
             }
             let changed = mutated(target.form, input, change);
@@ -94,7 +93,7 @@ fn check(name: &str) {
     }
 }
 
-/// A test for each name, and the list of them.
+/// Defines a test for each name, and the list of names.
 macro_rules! each {
     ($list:ident: $($name:ident),* $(,)?) => {
         const $list: &[&str] = &[$(stringify!($name)),*];
@@ -135,7 +134,7 @@ fn every_parser_is_here() {
     assert_eq!(names, [LIGHT, OF_MODELS].concat());
 }
 
-/// The fuzzers are no part of the workspace, so no compiler looks after them here.
+/// The fuzzers are not part of the workspace, so the compiler does not check them here.
 #[test]
 fn every_parser_has_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets");

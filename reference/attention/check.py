@@ -218,14 +218,14 @@ def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
     buckets = torch.where(file.is_real[:, None, None], buckets, config["buckets"])
     order = buckets.sort(dim=-1, stable=True).indices  # [batch, heads, rounds, length], each round by itself
     chunks = order.flatten(2).unflatten(2, (-1, config["chunk"]))
-    counts = torch.zeros(config["rounds"], *x.shape[:2], length, length)
+    counts = torch.zeros(config["hashes"], *x.shape[:2], length, length)
     total = chunks.shape[2]
     for row in range(x.shape[0]):
         for head in range(x.shape[1]):
             for at in range(total):
                 for offset in range(-config["chunks_before"], config["chunks_after"] + 1):
                     for query in chunks[row, head, at]:
-                        counts[at * config["rounds"] // total, row, head, query, chunks[row, head, (at + offset) % total]] += 1
+                        counts[at * config["hashes"] // total, row, head, query, chunks[row, head, (at + offset) % total]] += 1
     return counts
 
 
@@ -250,7 +250,7 @@ def nadaraya_watson(file: File):
     width = file.config["width"] if log_width is None else log_width.exp()
     squares = ((queries[:, :, None] - keys[:, None]) ** 2).sum(-1)[:, None] / width**2
     seen = file.seen()
-    if file.config.get("own") == "left_out":
+    if file.config.get("query_position") == "left_out":
         seen = seen & ~torch.eye(file.length, dtype=torch.bool)
     if file.config["kernel"] == "gaussian":
         weights = softmax(-squares / 2, seen)

@@ -66,6 +66,6 @@ def case(
 
     config = {"kind": "nadaraya_watson", "kernel": kernel, "width": SPREAD}
     config |= {"learn_width": "learned"} if learned else {}
-    config |= {"own": "left_out"} if left_out else {}
+    config |= {"query_position": "left_out"} if left_out else {}
     parameters = {"log_width": torch.tensor([math.log(SPREAD)])} if learned else {}
     return Case(name, "a formula in torch", role, config, draw(name, shapes), parameters, function, padding)

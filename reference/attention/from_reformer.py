@@ -73,7 +73,7 @@ def case(name: str, role: str, length: int, rounds: int, chunk: int, after: int,
         return Result(linear(mixed, parameters, "output"))
 
     config = {
-        "kind": "reformer", "heads": HEADS, "head_width": HEAD_WIDTH, "buckets": buckets, "rounds": rounds,
+        "kind": "reformer", "heads": HEADS, "head_width": HEAD_WIDTH, "buckets": buckets, "hashes": rounds,
         "chunk": chunk, "chunks_before": 1, "chunks_after": after, "bias": False, "output_bias": False,
     }  # fmt: skip
     inputs = draw(name, {"queries": (BATCH, length, WIDTH)})

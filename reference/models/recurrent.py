@@ -168,7 +168,7 @@ def greedy(model: nn.Module, source_ids: torch.Tensor) -> Tensors | str:
 def make(name: str, seed: int, greedy_seed: int, **settings) -> None:
     config = {
         "source_vocabulary": 41, "target_vocabulary": 37, "length": 40, "width": 10, "hidden_width": 12,
-        "attention_width": 9, "dropout": 0.0, "initial_deviation": 0.05, **settings,
+        "attention_width": 9, "dropout": 0.0, "init_std": 0.05, **settings,
     }  # fmt: skip
     model = Recurrent(config).eval()
     redraw(model, seed)

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: us and PyTorch, interleaved, each work item in a process of its own.
+//! `cargo xtask bench`: this library and PyTorch, interleaved, each benchmark in a process of its own.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{cargo, performance, python, root, scaling};
 
-/// Every work item.
+/// All benchmarks.
 const WORK: &[&str] = &[
     "train_gpt",
     "train_tiny",
@@ -21,16 +21,16 @@ const WORK: &[&str] = &[
     "encoder",
     "load_gpt2",
     "load_llama",
-    "twins",
+    "naive",
 ];
 
-/// What a run measured: least and middle time in milliseconds, peak memory in megabytes, page faults.
+/// Minimum and median time in milliseconds, peak memory in megabytes, page faults.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
-    least: f64,
-    middle: f64,
+    min: f64,
+    median: f64,
     peak: f64,
-    /// Pages asked for per repeat; only our side tells.
+    /// Page faults per repetition; only our side reports them.
     faults: f64,
 }
 
@@ -47,20 +47,20 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let peer = python().map(|python| (python, root().join("reference/torch_peer.py")));
     if let Err(error) = &peer {
-        println!("without PyTorch, because {error:#}; measuring us alone");
+        println!("PyTorch is not available ({error:#}); measuring only this library");
     }
-    let mut limits = limits()?;
-    let whole = WORK.iter().all(|it| work.iter().any(|work| work == it));
+    let mut peaks = peaks()?;
+    let complete = WORK.iter().all(|it| work.iter().any(|work| work == it));
     let mut table = Table::default();
-    let mut twins = Vec::new();
+    let mut naive_lines = Vec::new();
     for work in &work {
-        if work == "twins" {
-            println!("kernels and their naive twins");
-            twins = lines(&mut ours(work))?;
+        if work == "naive" {
+            println!("kernels and their naive versions");
+            naive_lines = lines(&mut ours(work))?;
             continue;
         }
         if work.starts_with("load_") {
-            println!("making the folder of {work}, unless it is there");
+            println!("creating the model of {work}, unless it exists");
             lines(&mut ours(&format!("make:{work}")))?;
         }
         for round in 0..rounds {
@@ -79,18 +79,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
             }
         }
     }
-    // Once more at the end: a machine that was disturbed at the start would seem to have lower limits.
-    limits.raise(&self::limits()?);
-    let mut tables = table.text(&limits);
-    if !twins.is_empty() {
-        tables.push_str(&text_of_twins(&twins));
+    // Measured again at the end, in case other processes disturbed the first measurement.
+    peaks.raise(&self::peaks()?);
+    let mut tables = table.text(&peaks);
+    if !naive_lines.is_empty() {
+        tables.push_str(&naive_table(&naive_lines));
     }
     println!("\n{tables}");
-    if whole && let Ok((python, _)) = &peer {
+    if complete && let Ok((python, _)) = &peer {
         performance::write(&tables, python)?;
     }
     if let Some(path) = json_path {
-        std::fs::write(&path, table.json(&limits, &twins).to_string())
+        std::fs::write(&path, table.json(&peaks, &naive_lines).to_string())
             .with_context(|| path.display().to_string())?;
     }
     Ok(())
@@ -127,13 +127,13 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
                 .extend(["load_gpt2", "load_llama"].map(str::to_owned)),
             name if WORK.contains(&name) || name == "scaling" => parsed.work.push(name.to_owned()),
             name => bail!(
-                "there is no work item `{name}`; the items are {}, load (both of them), scaling",
+                "there is no benchmark `{name}`; there are {}, load (both of them), scaling",
                 WORK.join(", ")
             ),
         }
     }
     if parsed.work.len() > 1 && parsed.work.iter().any(|name| name == "scaling") {
-        bail!("scaling is measured alone; leave the other work items out");
+        bail!("scaling runs alone; leave the other benchmarks out");
     }
     if parsed.work.is_empty() {
         parsed.work = WORK.iter().map(|it| (*it).to_owned()).collect();
@@ -141,7 +141,7 @@ fn parse(arguments: &[String]) -> Result<Arguments> {
     Ok(parsed)
 }
 
-/// Our side, on as many threads as the peer's script takes.
+/// Our side, with as many threads as the PyTorch script.
 pub fn ours(work: &str) -> Command {
     let mut command = Command::new(root().join("target/release/bench"));
     command
@@ -151,7 +151,7 @@ pub fn ours(work: &str) -> Command {
     command
 }
 
-/// What names the place of the folders that are loaded.
+/// The environment variable with the folder of the models to load.
 const FOLDERS: &str = "ATTENTIVE_BENCH_FOLDERS";
 
 /// Models of half a gigabyte each.
@@ -159,7 +159,7 @@ fn folders() -> PathBuf {
     root().join("target/bench")
 }
 
-/// The lines of JSON that a process prints.
+/// The JSON lines that a process prints.
 pub fn lines(command: &mut Command) -> Result<Vec<Value>> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
@@ -175,52 +175,52 @@ pub fn lines(command: &mut Command) -> Result<Vec<Value>> {
         .with_context(|| format!("{command:?} printed no JSON"))
 }
 
-/// The machine's peaks.
-struct Limits {
-    operations_per_second: f64,
+/// The machine's peak throughput.
+struct Peaks {
+    flops_per_second: f64,
     bytes_per_second: f64,
 }
 
-fn limits() -> Result<Limits> {
+fn peaks() -> Result<Peaks> {
     let line = lines(&mut ours("limits"))?.remove(0);
     let number = |key: &str| {
         line[key]
             .as_f64()
-            .with_context(|| format!("limits lack {key}"))
+            .with_context(|| format!("peaks lack {key}"))
     };
-    let limits = Limits {
-        operations_per_second: number("operations_per_second")?,
+    let peaks = Peaks {
+        flops_per_second: number("flops_per_second")?,
         bytes_per_second: number("bytes_per_second")?,
     };
     println!(
         "this machine: {:.0} GFLOP/s, {:.1} GB/s read",
-        limits.operations_per_second / 1e9,
-        limits.bytes_per_second / 1e9
+        peaks.flops_per_second / 1e9,
+        peaks.bytes_per_second / 1e9
     );
-    Ok(limits)
+    Ok(peaks)
 }
 
-impl Limits {
+impl Peaks {
     fn raise(&mut self, other: &Self) {
-        let most = |a: &mut f64, b: f64| *a = a.max(b);
-        most(&mut self.operations_per_second, other.operations_per_second);
-        most(&mut self.bytes_per_second, other.bytes_per_second);
+        let max = |a: &mut f64, b: f64| *a = a.max(b);
+        max(&mut self.flops_per_second, other.flops_per_second);
+        max(&mut self.bytes_per_second, other.bytes_per_second);
     }
 
-    /// The least time a measurement could take, in milliseconds; none where no limit is known.
-    fn least_milliseconds(&self, work: &str) -> Option<f64> {
-        // Multiplications and additions of the products, in 10^9; causal attention meets half of the pairs.
+    /// The lower bound of a benchmark's time by the roofline model, in milliseconds, where it is known.
+    fn lower_bound_ms(&self, work: &str) -> Option<f64> {
+        // FLOPs of the matrix products; causal attention computes half of the pairs.
         let gpt = |layers: f64, width: f64, length: f64, tokens: f64, head: f64| {
             let weights = 24.0 * width * width * layers + 2.0 * width * head;
             let attention = 2.0 * width * length * layers;
             tokens * (weights + attention)
         };
         let attention = |length: f64| 2.0 * 12.0 * 64.0 * length * length;
-        let operations = match work {
+        let flops = match work {
             "train_gpt" => 3.0 * gpt(6.0, 384.0, 256.0, 2048.0, 65.0),
             "train_tiny" => 3.0 * gpt(4.0, 128.0, 64.0, 768.0, 65.0),
             "prefill" => gpt(12.0, 768.0, 512.0, 512.0, 0.0) + 2.0 * 768.0 * 50257.0,
-            // Every position sees all: twice the pairs.
+            // Bidirectional attention computes all pairs.
             "encoder" => gpt(6.0, 384.0, 2.0 * 128.0, 4096.0, 0.0),
             "decode" => {
                 let weights = 12.0 * 12.0 * 768.0 * 768.0 + 768.0 * 50257.0;
@@ -232,7 +232,7 @@ impl Limits {
                 passes * attention(length.parse().ok()?)
             }
         };
-        Some(operations / self.operations_per_second * 1e3)
+        Some(flops / self.flops_per_second * 1e3)
     }
 }
 
@@ -242,7 +242,7 @@ enum Side {
     Peer,
 }
 
-/// All measurements, by work and side.
+/// All measurements, by benchmark and side.
 #[derive(Default)]
 struct Table(BTreeMap<(String, Side), Measured>);
 
@@ -252,16 +252,16 @@ impl Table {
             let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
             let work = line["work"].as_str().unwrap_or_default().to_owned();
             let new = Measured {
-                least: number("min_ms"),
-                middle: number("median_ms"),
+                min: number("min_ms"),
+                median: number("median_ms"),
                 peak: number("peak_mb"),
                 faults: number("page_faults"),
             };
-            let held = self.0.entry((work, side)).or_insert(new);
-            held.least = held.least.min(new.least);
-            held.middle = held.middle.min(new.middle);
-            held.peak = held.peak.min(new.peak);
-            held.faults = held.faults.min(new.faults);
+            let best = self.0.entry((work, side)).or_insert(new);
+            best.min = best.min.min(new.min);
+            best.median = best.median.min(new.median);
+            best.peak = best.peak.min(new.peak);
+            best.faults = best.faults.min(new.faults);
         }
     }
 
@@ -276,13 +276,13 @@ impl Table {
     }
 
     /// In Markdown.
-    fn text(&self, limits: &Limits) -> String {
+    fn text(&self, peaks: &Peaks) -> String {
         let mut text = format!(
             "The machine's limits: {:.0} GFLOP/s, {:.1} GB/s read.\n\n\
-             | work | ours, least ms | middle | PyTorch, least ms | ratio | ours, MB | PyTorch, MB | ours, of the limit | PyTorch, of the limit | page faults |\n\
+             | work | ours, min ms | median | PyTorch, min ms | ratio | ours, MB | PyTorch, MB | ours, % of limit | PyTorch, % of limit | page faults |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-            limits.operations_per_second / 1e9,
-            limits.bytes_per_second / 1e9
+            peaks.flops_per_second / 1e9,
+            peaks.bytes_per_second / 1e9
         );
         for (work, ours, peer) in self.rows() {
             let cell = |value: Option<f64>, digits: usize| match value {
@@ -290,8 +290,8 @@ impl Table {
                 None => "–".to_owned(),
             };
             let share = |time: f64| {
-                let least = limits.least_milliseconds(work)?;
-                Some(100.0 * least / time)
+                let min = peaks.lower_bound_ms(work)?;
+                Some(100.0 * min / time)
             };
             let percent = |value: Option<f64>| match value {
                 Some(value) => format!("{value:.0} %"),
@@ -299,57 +299,59 @@ impl Table {
             };
             text.push_str(&format!(
                 "| `{work}` | {:.2} | {:.2} | {} | {} | {:.0} | {} | {} | {} | {:.0} |\n",
-                ours.least,
-                ours.middle,
-                cell(peer.map(|it| it.least), 2),
-                cell(peer.map(|it| ours.least / it.least), 2),
+                ours.min,
+                ours.median,
+                cell(peer.map(|it| it.min), 2),
+                cell(peer.map(|it| ours.min / it.min), 2),
                 ours.peak,
                 cell(peer.map(|it| it.peak), 0),
-                percent(share(ours.least)),
-                percent(peer.and_then(|it| share(it.least))),
+                percent(share(ours.min)),
+                percent(peer.and_then(|it| share(it.min))),
                 ours.faults,
             ));
         }
         text
     }
 
-    /// Kernels have their naive twins for peers.
-    fn json(&self, limits: &Limits, twins: &[Value]) -> Value {
+    /// Kernels are compared with their naive versions instead of PyTorch.
+    fn json(&self, peaks: &Peaks, naive_lines: &[Value]) -> Value {
         let rows = self.rows().map(|(work, ours, peer)| {
             json!({
                 "work": work,
-                "ours_min_ms": ours.least,
-                "peer_min_ms": peer.map(|it| it.least),
-                "ratio": peer.map(|it| ours.least / it.least),
+                "ours_min_ms": ours.min,
+                "peer_min_ms": peer.map(|it| it.min),
+                "ratio": peer.map(|it| ours.min / it.min),
                 "ours_peak_mb": ours.peak,
                 "peer_peak_mb": peer.map(|it| it.peak),
-                "share_of_limit": limits.least_milliseconds(work).map(|least| least / ours.least),
+                "share_of_limit": peaks.lower_bound_ms(work).map(|min| min / ours.min),
             })
         });
-        let twins = twins.iter().map(|line| {
+        let naive_lines = naive_lines.iter().map(|line| {
             let number = |key: &str| line[key].as_f64();
-            let (ours, twin) = (number("min_ms"), number("twin_min_ms"));
+            let (ours, naive) = (number("min_ms"), number("naive_min_ms"));
             json!({
-                "work": line["work"], "ours_min_ms": ours, "peer_min_ms": twin,
-                "ratio": ours.zip(twin).map(|(ours, twin)| ours / twin),
+                "work": line["work"], "ours_min_ms": ours, "peer_min_ms": naive,
+                "ratio": ours.zip(naive).map(|(ours, naive)| ours / naive),
                 "ours_peak_mb": null, "peer_peak_mb": null, "share_of_limit": null,
             })
         });
-        Value::Array(rows.chain(twins).collect())
+        Value::Array(rows.chain(naive_lines).collect())
     }
 }
 
-/// In Markdown: kernels beside their naive twins.
-fn text_of_twins(lines: &[Value]) -> String {
-    let mut text = "\n| kernel | ours, least ms | naive twin, least ms | twin over ours |\n|---|--:|--:|--:|\n".to_owned();
+/// In Markdown: kernels beside their naive versions.
+fn naive_table(lines: &[Value]) -> String {
+    let mut text =
+        "\n| kernel | ours, min ms | naive, min ms | naive over ours |\n|---|--:|--:|--:|\n"
+            .to_owned();
     for line in lines {
         let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
-        let (ours, twin) = (number("min_ms"), number("twin_min_ms"));
+        let (ours, naive) = (number("min_ms"), number("naive_min_ms"));
         let name = line["work"].as_str().unwrap_or_default();
-        let name = name.trim_start_matches("twin_");
+        let name = name.trim_start_matches("naive_");
         text.push_str(&format!(
-            "| {name} | {ours:.3} | {twin:.2} | {:.0} |\n",
-            twin / ours
+            "| {name} | {ours:.3} | {naive:.2} | {:.0} |\n",
+            naive / ours
         ));
     }
     text

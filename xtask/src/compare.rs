@@ -1,5 +1,5 @@
-//! `cargo xtask compare`: one small recipe, trained once per change of one line, and how far each change ends from it. Trainings
-//! that ended are not done again by a later run of the same program.
+//! `cargo xtask compare`: an ablation. Trains one small recipe with each of a list of one-line changes and compares the
+//! held-out losses. Finished runs are cached for later calls of the same program.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::{cargo, performance, root};
 
-/// The name of a change, its line (`key=value`, of the block where not of the model), and how much more held-out loss than the
-/// recipe's own we allow it.
+/// The name of a change, its line (`key=value`, of the block unless it starts with `model.`), and by how much its held-out
+/// loss may exceed that of the recipe.
 type Change = (&'static str, &'static str, f64);
 
 const RECIPE: &str = "recipes/compare.toml";
@@ -36,11 +36,11 @@ const CHANGES: &[Change] = &[
     ("linear", r#"attention={kind="linear",heads=4,map="elu_plus_one"}"#, 0.15),
     ("performer, 64 features", r#"attention={kind="performer",heads=4,features=64}"#, 0.15),
     ("longformer, window of 16, dilation 2", r#"attention={kind="longformer",heads=4,window=16,dilation=2}"#, 0.3),
-    ("reformer", r#"attention={kind="reformer",heads=4,buckets=4,rounds=2,chunk=16}"#, 0.3),
+    ("reformer", r#"attention={kind="reformer",heads=4,buckets=4,hashes=2,chunk=16}"#, 0.3),
     ("sinusoidal positions", r#"model.positions={kind="sinusoidal"}"#, 0.1),
     ("rotary positions", r#"model.positions={kind="rotary"}"#, 0.05),
     ("ALiBi", r#"model.positions={kind="alibi"}"#, 0.05),
-    ("T5 buckets", r#"model.positions={kind="t5_buckets",buckets=16,furthest_distance=64,direction="causal"}"#, 0.05),
+    ("T5 buckets", r#"model.positions={kind="t5_buckets",buckets=16,max_distance=64,direction="causal"}"#, 0.05),
     ("no positions", r#"model.positions={kind="none"}"#, 0.1),
     ("norm after", r#"model.blocks.0.placement="after""#, 0.15),
     ("norm on both sides", r#"model.blocks.0.placement="both""#, 0.05),
@@ -54,72 +54,77 @@ const CHANGES: &[Change] = &[
     ("4 experts, 2 active", r#"feed_forward={kind="experts",experts=4,active=2,hidden_width=128,activation="silu"}"#, 0.05),
 ];
 
-/// Trains the recipe and its changes, or only those whose names hold one of the words, and compares the held-out losses.
-pub fn run(words: &[String]) -> Result<()> {
-    let known = |word: &String| CHANGES.iter().any(|change| named(change, word));
-    if let Some(word) = words.iter().find(|word| !known(word)) {
+/// Trains the recipe and its changes, or only those whose names contain one of the filters, and compares the held-out losses.
+pub fn run(filters: &[String]) -> Result<()> {
+    let known = |filter: &String| CHANGES.iter().any(|change| name_contains(change, filter));
+    if let Some(filter) = filters.iter().find(|filter| !known(filter)) {
         let names: Vec<&str> = CHANGES.iter().map(|change| change.0).collect();
         bail!(
-            "no change has `{word}` in its name; there are {}",
+            "no change has `{filter}` in its name; there are {}",
             names.join("; ")
         );
     }
     cargo(&["build", "--release", "--workspace"])?;
     let folder = std::env::temp_dir().join(format!("attentive-compare-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    // A copy: whoever builds meanwhile does not change what is compared.
+    // A copy, so that a build in the meantime does not change the program.
     let program = folder.join("attentive");
     std::fs::copy(root().join("target/release/attentive"), &program)?;
-    let compared = compare(&folder, words);
-    // Nobody misses what stays behind in the folder of temporary files.
+    let compared = compare(&folder, filters);
+    // A temporary folder that cannot be removed is harmless.
     let _ = std::fs::remove_dir_all(&folder);
-    let (table, beyond) = compared?;
+    let (table, exceeding) = compared?;
     println!("\n{table}");
-    if words.is_empty() {
+    if filters.is_empty() {
         let page = root().join("docs").join("attention.md");
         performance::replace_between(&page, "compared by `cargo xtask compare`", &table)?;
     }
-    if !beyond.is_empty() {
-        bail!("more above the recipe than allowed: {}", beyond.join(", "));
+    if !exceeding.is_empty() {
+        bail!(
+            "the held-out loss exceeds the recipe's by more than allowed: {}",
+            exceeding.join(", ")
+        );
     }
     Ok(())
 }
 
-/// Whether the name of a change holds a word, in capitals or not.
-fn named(change: &Change, word: &str) -> bool {
-    change.0.to_lowercase().contains(&word.to_lowercase())
+/// Whether the name of a change contains a filter, ignoring case.
+fn name_contains(change: &Change, filter: &str) -> bool {
+    change.0.to_lowercase().contains(&filter.to_lowercase())
 }
 
-/// The table, and the names of those that ended too far away.
-fn compare(folder: &Path, words: &[String]) -> Result<(String, Vec<&'static str>)> {
-    let asked = |change: &Change| words.is_empty() || words.iter().any(|word| named(change, word));
-    let changes: Vec<&Change> = CHANGES.iter().filter(|change| asked(change)).collect();
+/// The table, and the names of the changes that exceed their allowance.
+fn compare(folder: &Path, filters: &[String]) -> Result<(String, Vec<&'static str>)> {
+    let selected = |change: &Change| {
+        filters.is_empty() || filters.iter().any(|filter| name_contains(change, filter))
+    };
+    let changes: Vec<&Change> = CHANGES.iter().filter(|change| selected(change)).collect();
     let losses = held_out_losses(folder, &changes)?;
     let base = losses[0];
     let mut table = format!(
-        "As of {}. The recipe itself (full attention, learned positions, layer norms before, GELU by the hyperbolic tangent) ends at a held-out loss of {base:.3}.\n\n\
-         | change | `--set` | held-out loss | more than the recipe | allowed |\n|---|---|--:|--:|--:|\n",
-        performance::machine_and_day()
+        "As of {}. The recipe itself (full attention, learned positions, layer norms before, tanh GELU) ends at a held-out loss of {base:.3}.\n\n\
+         | change | `--set` | held-out loss | difference | allowed |\n|---|---|--:|--:|--:|\n",
+        performance::date_and_machine()
     );
-    let mut beyond = Vec::new();
+    let mut exceeding = Vec::new();
     for ((name, line, allowed), loss) in changes.into_iter().zip(&losses[1..]) {
-        let more = loss - base;
+        let difference = loss - base;
         let setting = setting(line);
         let _ = writeln!(
             table,
-            "| {name} | `{setting}` | {loss:.3} | {more:+.3} | {allowed} |"
+            "| {name} | `{setting}` | {loss:.3} | {difference:+.3} | {allowed} |"
         );
-        let within = more <= *allowed;
+        let within = difference <= *allowed;
         if !within {
-            beyond.push(*name);
+            exceeding.push(*name);
         }
     }
-    Ok((table, beyond))
+    Ok((table, exceeding))
 }
 
-/// The held-out losses of the recipe and of its changes. As many are trained at a time as there are processors, each on one.
+/// The held-out losses of the recipe and of its changes. Trains one on each core at a time.
 fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
-    let kept = Kept::open(&folder.join("attentive"))?;
+    let cache = LossCache::open(&folder.join("attentive"))?;
     let next = AtomicUsize::new(0);
     let losses: Vec<Mutex<Option<Result<f64>>>> =
         (0..=changes.len()).map(|_| Mutex::new(None)).collect();
@@ -130,12 +135,12 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
             let Some(slot) = losses.get(index) else { break };
             let change = index.checked_sub(1).map(|index| changes[index]);
             let line = change.map(|change| change.1);
-            let loss = match kept.loss(line) {
+            let loss = match cache.loss(line) {
                 Some(loss) => Ok(loss),
-                None => held_out_loss(&folder, line).and_then(|loss| kept.keep(line, loss)),
+                None => held_out_loss(&folder, line).and_then(|loss| cache.store(line, loss)),
             };
             if loss.is_err() {
-                // No use in training on: the comparison has failed.
+                // The comparison has failed, so the other workers stop.
                 next.store(losses.len(), Ordering::Relaxed);
             }
             if let Ok(loss) = &loss {
@@ -144,7 +149,7 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
                     change.map_or("full attention", |change| change.0)
                 );
             }
-            *slot.lock().expect("nobody panics with it") = Some(loss);
+            *slot.lock().expect("no worker panics") = Some(loss);
         }
     };
     std::thread::scope(|scope| {
@@ -154,48 +159,48 @@ fn held_out_losses(folder: &Path, changes: &[&Change]) -> Result<Vec<f64>> {
         }
     });
     let losses = losses.into_iter().map(|it| it.into_inner().ok().flatten());
-    let (mut ended, mut all) = (Vec::new(), true);
+    let (mut finished, mut all) = (Vec::new(), true);
     for loss in losses {
         all &= loss.is_some();
-        ended.extend(loss.transpose()?);
+        finished.extend(loss.transpose()?);
     }
     if !all {
-        bail!("a training did not end");
+        bail!("a training run did not finish");
     }
-    Ok(ended)
+    Ok(finished)
 }
 
-/// The losses of trainings that ended, by what was trained: an interrupted comparison goes on where it was.
-struct Kept {
+/// Held-out losses of finished runs, so that an interrupted comparison resumes.
+struct LossCache {
     file: PathBuf,
-    /// Of the program and the recipe.
-    trained: u64,
+    /// A hash of the program and the recipe.
+    fingerprint: u64,
 }
 
-impl Kept {
+impl LossCache {
     fn open(program: &Path) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
         std::fs::read(program)?.hash(&mut hasher);
         std::fs::read(root().join(RECIPE))?.hash(&mut hasher);
         Ok(Self {
             file: root().join("target/compared.txt"),
-            trained: hasher.finish(),
+            fingerprint: hasher.finish(),
         })
     }
 
-    /// What a line of the file begins with.
+    /// The key of a line of the file.
     fn key(&self, line: Option<&str>) -> String {
-        format!("{:016x} {}", self.trained, line.unwrap_or("as it is"))
+        format!("{:016x} {}", self.fingerprint, line.unwrap_or("as it is"))
     }
 
     fn loss(&self, line: Option<&str>) -> Option<f64> {
         let key = self.key(line);
-        let kept = std::fs::read_to_string(&self.file).ok()?;
-        let mut losses = kept.lines().filter_map(|kept| kept.split_once('\t'));
-        losses.find(|kept| kept.0 == key)?.1.parse().ok()
+        let cache = std::fs::read_to_string(&self.file).ok()?;
+        let mut losses = cache.lines().filter_map(|cache| cache.split_once('\t'));
+        losses.find(|cache| cache.0 == key)?.1.parse().ok()
     }
 
-    fn keep(&self, line: Option<&str>, loss: f64) -> Result<f64> {
+    fn store(&self, line: Option<&str>, loss: f64) -> Result<f64> {
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -205,7 +210,7 @@ impl Kept {
     }
 }
 
-/// A change as `attentive train --set` takes it.
+/// A change as an argument of `attentive train --set`.
 fn setting(line: &str) -> String {
     match line.starts_with("model.") {
         true => line.to_owned(),
@@ -246,23 +251,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_kept_for_the_program_and_line_that_gave_them() {
+    fn losses_are_cached_by_program_and_line() {
         let file = std::env::temp_dir().join(format!("compared-{}.txt", std::process::id()));
-        let kept = Kept {
+        let cache = LossCache {
             file: file.clone(),
-            trained: 7,
+            fingerprint: 7,
         };
-        assert_eq!(kept.loss(None), None);
-        kept.keep(None, 0.25).unwrap();
-        kept.keep(Some("a=b"), 0.5).unwrap();
+        assert_eq!(cache.loss(None), None);
+        cache.store(None, 0.25).unwrap();
+        cache.store(Some("a=b"), 0.5).unwrap();
         assert_eq!(
-            [kept.loss(None), kept.loss(Some("a=b"))],
+            [cache.loss(None), cache.loss(Some("a=b"))],
             [Some(0.25), Some(0.5)]
         );
-        assert_eq!(kept.loss(Some("a=c")), None);
-        let other = Kept {
+        assert_eq!(cache.loss(Some("a=c")), None);
+        let other = LossCache {
             file: file.clone(),
-            trained: 8,
+            fingerprint: 8,
         };
         assert_eq!(other.loss(None), None);
         std::fs::remove_file(file).unwrap();

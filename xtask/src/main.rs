@@ -1,7 +1,7 @@
-//! Tasks of the workspace: `cargo xtask check` before a commit, `bench` before a claim of speed, `goldens` to remake the
-//! fixtures.
+//! Workspace tasks: `cargo xtask check` before a commit, `bench` before a claim of speed, `goldens` to regenerate the fixtures.
 
 mod bench;
+mod check;
 mod compare;
 mod performance;
 mod scaling;
@@ -13,20 +13,21 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
-  check     formatting, clippy, all tests, documentation, and that the crates' arrows are those of ARCHITECTURE.md
-  bench     [WORK…] [--rounds N] [--json FILE]: us and PyTorch interleaved (same venv), with the machine's limits, and
-            our kernels beside their naive twins; a run of everything is written to docs/performance.md
-            `bench scaling` measures every attention against the length instead, into docs/attention.md
-  compare   [NAME…]: trains one small recipe once per attention, positions, norm placement and feed-forward layer, and
+  check     formatting, clippy, all tests, kernel tests on each instruction set with 1, 2 and 3 threads, rustdoc, and the
+            crate dependencies of ARCHITECTURE.md
+  bench     [NAME…] [--rounds N] [--json FILE]: this library and PyTorch interleaved (same venv), with the machine's peak
+            throughput, and kernels against their naive versions; a complete run is written to docs/performance.md
+            `bench scaling` measures every attention against the length instead, for docs/attention.md
+  compare   [NAME…]: trains one small recipe with each attention, positions, norm placement and feed-forward layer, and
             writes the held-out losses to docs/attention.md
-  goldens   remake fixtures/ with PyTorch and transformers (makes reference/.venv from PyPI; needs python3)";
+  goldens   regenerate fixtures/ with PyTorch and transformers (creates reference/.venv from PyPI; needs python3)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let task = arguments.first().map_or("", String::as_str);
     let done = match task {
         "bench" => bench::run(&arguments[1..]),
-        "check" => check(),
+        "check" => check::run(),
         "compare" => compare::run(&arguments[1..]),
         "goldens" => goldens(),
         _ => {
@@ -43,15 +44,6 @@ fn main() -> ExitCode {
     }
 }
 
-fn check() -> Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    let deny = ["--", "-D", "warnings"];
-    cargo(&[&["clippy", "--workspace", "--all-targets"], &deny[..]].concat())?;
-    // The arrows are a test of this package, so they are among these; so are the documentation's examples.
-    cargo(&["test", "--workspace"])?;
-    run(cargo_command(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
-}
-
 fn goldens() -> Result<()> {
     let (python, reference) = (python()?, root().join("reference"));
     run(Command::new(&python).arg(reference.join("goldens.py")))?;
@@ -59,14 +51,14 @@ fn goldens() -> Result<()> {
     run(Command::new(&python).arg(reference.join("parts.py")))
 }
 
-/// Python with PyTorch and transformers, in an environment of the project's own.
+/// Python with PyTorch and transformers, in a virtual environment.
 fn python() -> Result<PathBuf> {
     let reference = root().join("reference");
     let environment = reference.join(".venv");
     let python = environment.join("bin").join("python");
     if !environment.join("ready").exists() {
         println!(
-            "making {} with PyTorch and transformers from PyPI",
+            "creating {} with PyTorch and transformers from PyPI",
             environment.display()
         );
         run(Command::new("python3")
@@ -103,10 +95,10 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The workspace's folder.
+/// The root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask stands in the workspace")
+        .expect("xtask is in the workspace")
         .to_owned()
 }

@@ -1,4 +1,4 @@
-//! `docs/performance.md`: the measured part of it, with the day, the versions and the machine.
+//! The measured part of `docs/performance.md`, with the date, the versions and the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result};
 
 use crate::root;
 
-/// Replaces the measured part by these tables.
+/// Replaces the measured part.
 pub fn write(tables: &str, python: &Path) -> Result<()> {
     let path = root().join("docs").join("performance.md");
-    let text = format!("{}\n\n{tables}", circumstances(python));
+    let text = format!("{}\n\n{tables}", conditions(python));
     replace_between(&path, "measured by `cargo xtask bench`", &text)
 }
 
-/// Replaces what a page has between the two comments of this name.
+/// Replaces the text between the two comments of this name.
 pub fn replace_between(path: &Path, name: &str, text: &str) -> Result<()> {
     let start = format!("<!-- {name}: from here -->");
     let end = format!("<!-- {name}: to here -->");
@@ -33,12 +33,12 @@ pub fn replace_between(path: &Path, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The day, and the machine.
-pub fn machine_and_day() -> String {
+/// The date and the machine.
+pub fn date_and_machine() -> String {
     format!("{} on {}", today(), machine())
 }
 
-fn circumstances(python: &Path) -> String {
+fn conditions(python: &Path) -> String {
     let version = "import torch; print(torch.__version__)";
     let torch = first_line(Command::new(python).args(["-c", version]));
     let rustc = first_line(Command::new("rustc").arg("--version"));
@@ -57,7 +57,7 @@ fn first_line(command: &mut Command) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// The processor, how many of its cores, and the widest vector instructions it has.
+/// The processor, its number of cores, and its widest vector instructions.
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -76,7 +76,7 @@ fn machine() -> String {
     )
 }
 
-/// The day, in universal time.
+/// The date in UTC.
 fn today() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let days = now.map_or(0, |since| since.as_secs() / 86_400);
@@ -84,7 +84,7 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day, so many days after the first of January 1970.
+/// Year, month and day, this many days after 1 January 1970.
 fn date(mut days: u64) -> [u64; 3] {
     let leap = |year: u64| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

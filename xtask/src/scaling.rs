@@ -1,4 +1,4 @@
-//! `cargo xtask bench scaling`: time and memory of every attention against the length, fitted exponents, and a picture.
+//! `cargo xtask bench scaling`: time and memory of every attention against the length, fitted exponents, and a plot.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::bench::{lines, ours};
 use crate::{performance, root};
 
 const LENGTHS: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
-/// Exponents are fitted from here on: below, what does not grow with the length still counts.
+/// Exponents are fitted from here on: below, constant costs dominate.
 const FITTED_FROM: usize = 2048;
 
-/// Least time in milliseconds and peak memory in megabytes.
+/// Minimum time in milliseconds and peak memory in megabytes.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     length: usize,
@@ -20,10 +20,10 @@ struct Point {
     megabytes: f64,
 }
 
-/// One attention, or what stands beside it.
+/// One attention, or another layer to compare it with.
 struct Measured {
     name: String,
-    /// The full attention of its role.
+    /// The full attention with the same role.
     full: String,
     points: Vec<Point>,
 }
@@ -35,7 +35,7 @@ impl Measured {
     }
 }
 
-/// Measures everything, and writes the tables and the picture into docs/.
+/// Measures everything, and writes the tables and the plot to docs/.
 pub fn run(rounds: usize) -> Result<()> {
     let mut measured = Vec::new();
     for line in lines(&mut ours("scaling"))? {
@@ -49,39 +49,39 @@ pub fn run(rounds: usize) -> Result<()> {
         for length in LENGTHS.into_iter().filter(|length| *length <= longest) {
             points.push(measure(&name, length, rounds)?);
         }
-        println!("{name}: {}", sentence(&points));
+        println!("{name}: {}", summary(&points));
         measured.push(Measured { name, full, points });
     }
     let tables = text(&measured);
     println!("\n{tables}");
     let docs = root().join("docs");
-    std::fs::write(docs.join("scaling.svg"), picture(&measured)?)?;
+    std::fs::write(docs.join("scaling.svg"), plot(&measured)?)?;
     performance::replace_between(&docs.join("attention.md"), "scaling", &tables)
 }
 
 fn measure(name: &str, length: usize, rounds: usize) -> Result<Point> {
-    let mut least = Point {
+    let mut min = Point {
         length,
         milliseconds: f64::INFINITY,
         megabytes: f64::INFINITY,
     };
     for _ in 0..rounds {
         let line = lines(&mut ours(&format!("scaling:{name}:{length}")))?.remove(0);
-        let number = |key: &str| line[key].as_f64().with_context(|| format!("{name}: {key}"));
-        least.milliseconds = least.milliseconds.min(number("min_ms")?);
-        least.megabytes = least.megabytes.min(number("peak_mb")?);
+        let value = |key: &str| line[key].as_f64().with_context(|| format!("{name}: {key}"));
+        min.milliseconds = min.milliseconds.min(value("min_ms")?);
+        min.megabytes = min.megabytes.min(value("peak_mb")?);
     }
-    Ok(least)
+    Ok(min)
 }
 
-fn sentence(points: &[Point]) -> String {
+fn summary(points: &[Point]) -> String {
     let times = points
         .iter()
         .map(|it| format!("{} {:.1} ms", it.length, it.milliseconds));
     times.collect::<Vec<_>>().join(", ")
 }
 
-/// The slope of the logarithms: how time or memory grows with the length.
+/// The exponent of the power law by which time or memory grows with the length: a least-squares fit on log-log axes.
 fn exponent(points: &[Point], of: impl Fn(&Point) -> f64) -> Option<f64> {
     let logarithms: Vec<(f64, f64)> = points
         .iter()
@@ -103,13 +103,13 @@ fn exponent(points: &[Point], of: impl Fn(&Point) -> f64) -> Option<f64> {
 }
 
 fn text(measured: &[Measured]) -> String {
-    let mut text = format!("Measured on {}.\n\n", performance::machine_and_day());
+    let mut text = format!("Measured on {}.\n\n", performance::date_and_machine());
     let full = |name: &str| measured.iter().find(|it| it.name == name)?.at(8192);
-    text.push_str("| least ms |");
+    text.push_str("| min ms |");
     for length in LENGTHS {
         let _ = write!(text, " {length} |");
     }
-    text.push_str(" exponent | full of its role over it at 8,192 |\n|---|");
+    text.push_str(" exponent | speed-up over full attention at 8,192 |\n|---|");
     text.push_str(&"--:|".repeat(LENGTHS.len() + 2));
     text.push('\n');
     for it in measured {
@@ -153,8 +153,8 @@ fn row(text: &mut String, name: &str, points: &[Point], of: impl Fn(&Point) -> f
     }
 }
 
-/// Time against length, both in logarithms, one line each.
-fn picture(measured: &[Measured]) -> Result<String> {
+/// Time against length on log-log axes, one line per attention.
+fn plot(measured: &[Measured]) -> Result<String> {
     let times = || {
         measured
             .iter()
@@ -210,6 +210,7 @@ fn picture(measured: &[Measured]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attentive_testing::{Scale, assert_near};
 
     #[test]
     fn the_exponent_of_a_square_is_two() {
@@ -218,8 +219,10 @@ mod tests {
             milliseconds: 3e-6 * (length as f64).powi(2),
             megabytes: 7.0,
         });
-        assert!((exponent(&points, |it| it.milliseconds).unwrap() - 2.0).abs() < 1e-9);
-        assert!(exponent(&points, |it| it.megabytes).unwrap().abs() < 1e-9);
+        let of_time = exponent(&points, |it| it.milliseconds).unwrap();
+        assert_near("time", of_time, 2.0, Scale::One, 1e-9);
+        let of_memory = exponent(&points, |it| it.megabytes).unwrap();
+        assert_near("memory", of_memory, 0.0, Scale::One, 1e-9);
         assert!(exponent(&points[..3], |it| it.milliseconds).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! The arrows of ARCHITECTURE.md hold: each crate depends on exactly the crates that the document says, and only
-//! `kernels` and the mapping of files in `formats` may hold unsafe code.
+//! The crates depend on each other exactly as ARCHITECTURE.md says, and only `kernels` and the memory mapping of `formats`
+//! have unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn documented() -> Arrows {
         .collect()
 }
 
-/// What the manifests say, tests aside.
+/// The dependencies in the manifests, without dev-dependencies.
 fn actual() -> Arrows {
     let mut arrows = Arrows::new();
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
@@ -45,8 +45,8 @@ fn actual() -> Arrows {
                 name => name.strip_prefix("attentive-").map(str::to_owned),
             }
         });
-        let room = folder.file_name().into_string().unwrap();
-        arrows.insert(room, crates.collect());
+        let name = folder.file_name().into_string().unwrap();
+        arrows.insert(name, crates.collect());
     }
     arrows
 }
@@ -59,7 +59,7 @@ fn crates_depend_on_what_the_architecture_says() {
 }
 
 #[test]
-fn unsafe_code_is_in_kernels_and_where_files_are_mapped() {
+fn unsafe_code_is_in_kernels_and_in_the_memory_mapping() {
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap().path();
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
@@ -83,7 +83,7 @@ fn unsafe_code_is_in_kernels_and_where_files_are_mapped() {
     assert!(workspace.contains("unsafe_code = \"forbid\""));
 }
 
-/// The files that allow what their crate denies.
+/// The files that allow unsafe code where their crate denies it.
 fn files_with_unsafe_code(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -3,46 +3,50 @@
 //!
 //! This crate gathers the rooms of the workspace under plain names:
 //!
-//! - [`model`]: settings, models built from parts, checkpoints, observers
-//! - [`text`]: tokenizers, corpora, batches of ids
+//! - [`model`]: settings, models built from parts, observers
+//! - [`checkpoint`]: model folders and GGUF files, read and written
+//! - [`text`]: tokenizers, chat templates, batches of ids
+//! - [`data`]: data to train on
 //! - [`training`]: recipes, objectives, the training loop
 //! - [`generation`]: sessions with a cache, sampling, streamed text
 //! - [`tasks`]: filling gaps, classes of texts and pictures, labels of tokens, vectors of texts
 //! - [`tensor`]: the differentiable operations below the models, and devices
-//! - [`companions`]: the tokenizer and the chat templates of a model, of a folder or of a GGUF file
-//! - [`images`]: image files, and the pixel values that vision transformers are given
-//! - [`formats`]: files of tensors (safetensors, `pytorch_model.bin`, GGUF), read without believing them
-//! - [`hub`]: from the id of a model of the Hugging Face hub to a folder of the shared cache
+//! - [`assets`]: the tokenizer and chat templates of a model folder or GGUF file
+//! - [`images`]: image decoding and preprocessing for vision transformers
+//! - [`formats`]: tensor files (safetensors, `pytorch_model.bin`, GGUF), parsed without trusting them
+//! - [`hub`]: downloads of Hugging Face hub models into the shared cache
 //!
 //! Load a model and continue a text:
 //!
 //! ```no_run
-//! use attentive::generation::{GenerationConfig, Rules, Sampling, generate};
+//! use attentive::generation::{GenerationConfig, LogitsProcessors, Sampling, generate};
 //! use std::path::Path;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A model folder, or a .gguf file.
 //! let path = Path::new("runs/stories");
 //! let device = attentive::tensor::device("cpu")?;
-//! let (model, description) = attentive::model::checkpoint::load(path, &device)?;
-//! let tokenizer = attentive::companions::tokenizer(path)?.expect("stories have a tokenizer");
+//! let (model, description) = attentive::checkpoint::load(path, &device)?;
+//! let tokenizer = attentive::assets::tokenizer(path)?.expect("stories have a tokenizer");
 //! let config = GenerationConfig {
-//!     max_tokens: 100,
+//!     max_new_tokens: 100,
 //!     sampling: Sampling::default(),
-//!     stop: Vec::new(),
-//!     rules: Rules::ending(description.special.end),
+//!     stop_strings: Vec::new(),
+//!     processors: LogitsProcessors::with_eos(description.special.eos),
 //! };
 //! let prompt = tokenizer.encode("Once upon a time")?;
-//! let done = generate(&model, Some(&tokenizer), &prompt, &config, |piece| {
-//!     print!("{}", piece.text);
+//! let done = generate(&model, Some(&tokenizer), &prompt, &config, |chunk| {
+//!     print!("{}", chunk.text);
 //!     std::ops::ControlFlow::Continue(())
 //! })?;
 //! # Ok(())
 //! # }
 //! ```
 
-pub mod companions;
+pub mod assets;
 
+pub use attentive_checkpoint as checkpoint;
+pub use attentive_data as data;
 pub use attentive_formats as formats;
 pub use attentive_generation as generation;
 pub use attentive_hub as hub;

@@ -9,8 +9,8 @@ use clap_complete::Shell;
 
 pub use search::{EarlyStopping, SearchArguments, Translate};
 
-/// The largest number that a recipe, which is TOML, can hold.
-const LARGEST_SEED: u64 = i64::MAX as u64;
+/// The largest integer of TOML, since recipes hold seeds.
+const MAX_SEED: u64 = i64::MAX as u64;
 
 /// The whole transformer family: train, use and look inside.
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ Examples:
   attentive train
   attentive generate runs/stories --prompt \"Once upon a time\"")]
 pub struct Arguments {
-    /// What to do; without a command, what to try first is printed.
+    /// What to do; without a command, the first steps are printed
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -30,27 +30,27 @@ pub struct Arguments {
 pub enum Command {
     /// Train a model on built-in stories or on your own text.
     Train(Train),
-    /// Continue a text, or answer one with an encoder-decoder.
+    /// Generate text from a prompt.
     Generate(Generate),
     /// Translate texts with an encoder-decoder.
     Translate(Translate),
-    /// Describe a model: architecture, sizes, parameters, memory, operations.
+    /// Describe a model: architecture, sizes, parameters, memory, FLOPs.
     Info(Info),
-    /// One forward pass, from tensors to tensors, named as Hugging Face names them.
+    /// Run one forward pass on tensors from a safetensors file.
     Forward(Forward),
-    /// Fill the gaps of a text.
+    /// Predict masked tokens.
     Fill(Fill),
-    /// Tell the class of texts or pictures, or the labels of a text's tokens.
+    /// Classify texts or images, or label tokens.
     Classify(Classify),
-    /// Make vectors of texts, by which their meanings can be compared.
+    /// Embed texts as vectors.
     Embed(Embed),
-    /// Show the tokens of a text, or the text of tokens.
+    /// Tokenize texts, or decode token ids.
     Tokenize(Tokenize),
-    /// Save a model anew: in Hugging Face's words or ours, as other numbers, in several files.
+    /// Convert a model to another format, dtype or shard size.
     Convert(Convert),
     /// List the built-in recipes, or print one.
     Recipes(Recipes),
-    /// Print the completions of a shell.
+    /// Print shell completions.
     Completions(Completions),
 }
 
@@ -71,26 +71,26 @@ pub struct Train {
     /// The run's folder [default: runs/RECIPE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Change a value of the recipe; may be given several times
+    /// Override a value of the recipe; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
-    /// Go on with the run in the folder; if RECIPE is given and there is none, begin
+    /// Resume the run in the folder; with RECIPE, start it if there is none
     #[arg(long, conflicts_with = "overwrite")]
     pub resume: bool,
-    /// Remove the run in the folder and start anew
+    /// Remove the run in the folder and start over
     #[arg(long)]
     pub overwrite: bool,
-    /// Where all randomness starts, instead of the recipe's seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=LARGEST_SEED))]
+    /// Random seed, instead of the recipe's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub device: DeviceArgument,
-    /// Print events as lines of JSON
+    /// Print events as JSON lines
     #[arg(long)]
     pub json: bool,
 }
 
-/// Continue a text, or answer one with an encoder-decoder.
+/// Generate text from a prompt.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -103,7 +103,7 @@ Examples:
 pub struct Generate {
     /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
-    /// The text to continue, or the encoder's source [default: standard input, if it is not a terminal]
+    /// The prompt, or the source of an encoder-decoder [default: standard input, unless it is a terminal]
     #[arg(
         long,
         value_name = "TEXT",
@@ -111,13 +111,13 @@ pub struct Generate {
         allow_hyphen_values = true
     )]
     pub prompt: Option<String>,
-    /// Token ids, instead of a text
+    /// Prompt as token ids
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
-    /// Give the text to the model as a user's message, in the model's own chat template, and show the answer
+    /// Send the prompt as a user message in the model's chat template
     #[arg(long, conflicts_with = "ids")]
     pub chat: bool,
-    /// What the model is told before the user's message
+    /// System message of the chat
     #[arg(
         long,
         value_name = "TEXT",
@@ -125,36 +125,36 @@ pub struct Generate {
         allow_hyphen_values = true
     )]
     pub system: Option<String>,
-    /// The most tokens to make [default: the model's, or 200]
+    /// Maximum number of new tokens [default: the model's, or 200]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
     #[command(flatten)]
     pub search: SearchArguments,
-    /// How many of the texts that a search found are printed, best first [default: the model's, or 1]
+    /// Number of beams to return, best first [default: the model's, or 1]
     #[arg(long = "return", value_name = "N", allow_negative_numbers = true)]
     pub returned: Option<usize>,
-    /// Divides the scores: low is careful, high is wild, 0 always takes the likeliest token [default: the model's, or 0.8,
-    /// or 0 for an encoder-decoder if neither the model nor --top-k or --top-p asks for drawing]
+    /// Sampling temperature; 0 is greedy decoding [default: the model's, or 0.8, or 0 for an encoder-decoder if neither the
+    /// model nor --top-k or --top-p asks for sampling]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f64>,
-    /// Choose among the K likeliest tokens [default: the model's]
+    /// Sample from the K most likely tokens [default: the model's]
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<usize>,
-    /// Choose among the likeliest tokens that together have probability P [default: the model's]
+    /// Nucleus sampling: the most likely tokens with total probability P [default: the model's]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f64>,
-    /// Makes tokens that already occurred less likely; 1 leaves them [default: the model's, or 1]
+    /// Repetition penalty; 1 disables it [default: the model's, or 1]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub repetition_penalty: Option<f64>,
-    /// A string that ends the text; may be given several times
+    /// Stop string; repeatable
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
-    /// Where the randomness starts, if tokens are drawn [default: another each time]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=LARGEST_SEED))]
+    /// Random seed for sampling [default: random]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub device: DeviceArgument,
-    /// Print one JSON object at the end, instead of streamed text
+    /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     pub json: bool,
 }
@@ -172,39 +172,39 @@ pub struct Info {
     pub json: bool,
 }
 
-/// One forward pass, from tensors to tensors, named as Hugging Face names them.
+/// Run one forward pass on tensors from a safetensors file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads what the model takes: input_ids or pixel_values, decoder_input_ids of an encoder-decoder, and attention_mask,
-position_ids, token_type_ids and the like where they are given.
-Writes what its heads give (logits, pooler_output, start_logits, …) and last_hidden_state, and on request
-hidden_states.{i}, attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
+Inputs, under their Hugging Face names: input_ids or pixel_values, decoder_input_ids for an encoder-decoder, and optionally
+attention_mask, position_ids, token_type_ids and others.
+Outputs: last_hidden_state and those of the heads (logits, pooler_output, start_logits, …); on request hidden_states.{i},
+attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
 
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
 pub struct Forward {
     /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
-    /// A safetensors file with the inputs
+    /// Safetensors file with the inputs
     #[arg(long, value_name = "FILE")]
     pub inputs: PathBuf,
-    /// Where to save the outputs
+    /// Safetensors file for the outputs
     #[arg(long, value_name = "FILE")]
     pub save: PathBuf,
-    /// Save the hidden state after the embedding and after each block
+    /// Save the hidden states after the embedding and each block
     #[arg(long)]
     pub hidden_states: bool,
     /// Save the attention weights of each block
     #[arg(long)]
     pub attentions: bool,
-    /// Save the keys and values that a cache would hold
+    /// Save the keys and values of the KV cache
     #[arg(long)]
     pub past_key_values: bool,
     #[command(flatten)]
     pub device: DeviceArgument,
 }
 
-/// Where texts come from, and how many are read at once.
+/// Input texts and batch size.
 #[derive(Args, Debug)]
 pub struct TextArguments {
     /// The texts [default: the lines of standard input]
@@ -213,20 +213,20 @@ pub struct TextArguments {
     /// A file of texts, one per line
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How many texts are read at once
+    /// Batch size
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
     pub batch: u16,
-    /// Cut texts that are longer than the model reads, instead of refusing them
+    /// Truncate texts that exceed the model's length instead of refusing them
     #[arg(long)]
     pub cut: bool,
-    /// Print a JSON object per text
+    /// Print one JSON object per text
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub device: DeviceArgument,
 }
 
-/// Fill the gaps of a text.
+/// Predict masked tokens.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -237,16 +237,16 @@ pub struct Fill {
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
-    /// How many tokens to show for each gap
+    /// Number of predictions per mask
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
 }
 
-/// Tell the class of texts or pictures, or the labels of a text's tokens.
+/// Classify texts or images, or label tokens.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Where one class holds, probabilities add up to one; where the model's problem_type says that several may hold, or there is
-but one class, each has its own; where it says regression, the model's numbers are shown as they are.
+Probabilities come from a softmax over the classes; from a sigmoid per class if problem_type is multi_label_classification or
+there is a single class; with regression, the logits are shown as they are.
 
 Examples:
   attentive classify my-classifier \"I liked it\" \"I did not\"
@@ -255,18 +255,18 @@ Examples:
 pub struct Classify {
     /// A model folder, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
-    /// Texts; of a model of pictures, image files or folders of them
+    /// Texts; for an image classifier, image files or folders of them
     #[command(flatten)]
     pub input: TextArguments,
-    /// Each line is two texts with a tab between them
+    /// Each line is a pair of texts separated by a tab
     #[arg(long)]
     pub pairs: bool,
-    /// How many classes to show for each input
+    /// Number of classes to show per input
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
 }
 
-/// Make vectors of texts, by which their meanings can be compared.
+/// Embed texts as vectors.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -277,31 +277,31 @@ pub struct Embed {
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
-    /// What a vector is made of [default: what modules.json of the folder says, else mean]
+    /// Pooling [default: that of the folder's modules.json, or mean]
     #[arg(long, value_enum)]
     pub pooling: Option<PoolingArgument>,
-    /// Leave vectors as long as they are, instead of giving them length one [default: what modules.json says, else length one]
+    /// Do not normalize vectors to length one [default: as the folder's modules.json says, or normalize]
     #[arg(long)]
     pub no_normalize: bool,
-    /// Show how similar the texts are to each other instead of their vectors
+    /// Show the cosine similarities of the texts instead of their vectors
     #[arg(long)]
     pub similarity: bool,
 }
 
-/// What a vector of a text is made of.
+/// How token vectors become one vector.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum PoolingArgument {
-    /// The mean of all tokens
+    /// Mean over the tokens
     Mean,
     /// The first token
     Cls,
     /// The last token
     Last,
-    /// The largest number of all tokens, in each place
+    /// Maximum over the tokens, per dimension
     Max,
 }
 
-/// Show the tokens of a text, or the text of tokens.
+/// Tokenize texts, or decode token ids.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -314,7 +314,7 @@ pub struct Tokenize {
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]
     pub texts: Vec<String>,
-    /// A second text for each, as models of pairs of texts read them
+    /// The second text of a pair
     #[arg(
         long,
         value_name = "TEXT",
@@ -322,15 +322,15 @@ pub struct Tokenize {
         allow_hyphen_values = true
     )]
     pub pair: Option<String>,
-    /// Ids whose text to show, instead of texts
+    /// Token ids to decode
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
-    /// Print a JSON object per text
+    /// Print one JSON object per text
     #[arg(long)]
     pub json: bool,
 }
 
-/// Save a model anew: in Hugging Face's words or ours, as other numbers, in several files.
+/// Convert a model to another format, dtype or shard size.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -340,16 +340,16 @@ Examples:
 pub struct Convert {
     /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
     pub model: PathBuf,
-    /// Where to save it: a folder that is empty or still to be made
+    /// Output folder; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// In whose words
+    /// Format
     #[arg(long, value_enum, default_value_t = ConvertTo::Hf)]
     pub to: ConvertTo,
-    /// As which numbers
-    #[arg(long, value_enum, default_value_t = NumbersArgument::Float32)]
-    pub dtype: NumbersArgument,
-    /// The most bytes of weights in one file
+    /// Dtype of the weights
+    #[arg(long, value_enum, default_value_t = DtypeArgument::Float32)]
+    pub dtype: DtypeArgument,
+    /// Maximum bytes of weights per file
     #[arg(long, value_name = "BYTES", default_value_t = 50_000_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub shard_size: u64,
     /// Print JSON
@@ -357,23 +357,23 @@ pub struct Convert {
     pub json: bool,
 }
 
-/// In whose words a model is saved.
+/// The format of a model folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ConvertTo {
-    /// Hugging Face's, where it has an architecture for the model
+    /// Hugging Face's, if it has an architecture for the model
     Hf,
     /// Ours
     Attentive,
 }
 
-/// As which numbers weights are saved.
+/// Dtype of saved weights.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum NumbersArgument {
-    /// 32 bits
+pub enum DtypeArgument {
+    /// 32-bit float
     Float32,
-    /// 16 bits
+    /// 16-bit float
     Float16,
-    /// 16 bits with the range of 32
+    /// 16-bit float with the range of float32
     Bfloat16,
 }
 
@@ -391,7 +391,7 @@ pub struct Recipes {
     pub json: bool,
 }
 
-/// Print the completions of a shell.
+/// Print shell completions.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  attentive completions bash > ~/.local/share/bash-completion/completions/attentive"
@@ -401,10 +401,10 @@ pub struct Completions {
     pub shell: Shell,
 }
 
-/// Where to compute.
+/// The device.
 #[derive(Args, Debug)]
 pub struct DeviceArgument {
-    /// Where to compute: cpu, or cuda, metal, rocm, vulkan, webgpu in builds with that feature
+    /// Device: cpu, or cuda, metal, rocm, vulkan, webgpu in builds with that feature
     #[arg(long, value_name = "D", default_value = "cpu")]
     pub device: String,
 }

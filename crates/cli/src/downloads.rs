@@ -1,4 +1,4 @@
-//! What is shown of files that come from the hub: a bar for each large one on a terminal, plain lines elsewhere.
+//! Download progress: a bar per large file on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -7,24 +7,24 @@ use attentive::hub::{Event, FileKind, ModelId};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
 use crate::output::note;
-use crate::progress::SILENCE;
+use crate::progress::MAX_SILENCE;
 
-/// Settings and vocabularies smaller than this come without a word.
+/// Smaller files are not reported.
 const SMALL: u64 = 1 << 20;
 
-/// Shows files as they come.
+/// Reports downloads.
 pub struct Downloads {
     id: String,
     terminal: bool,
     file: Option<Shown>,
 }
 
-/// The file that is shown now.
+/// The current file.
 struct Shown {
     name: String,
     size: u64,
     received: u64,
-    /// Bytes of this sitting, for the rate.
+    /// Bytes downloaded by this process, for the rate.
     fresh: u64,
     started: Instant,
     last: Instant,
@@ -61,12 +61,12 @@ impl Downloads {
                     file.advance(*bytes);
                 }
             }
-            Event::Retrying { problem } => self.say(&format!("{problem}; going on")),
+            Event::Retrying { problem } => self.say(&format!("{problem}; resuming")),
             Event::Waiting { file } => self.say(&format!(
-                "another program fetches {file}; waiting until it is done"
+                "another process is downloading {file}; waiting until it is done"
             )),
-            Event::CacheInstead { problem } => self.say(&format!(
-                "{problem}\nusing {} as it was last fetched",
+            Event::UsingCache { problem } => self.say(&format!(
+                "{problem}\nusing {} as it was last downloaded",
                 self.id
             )),
             Event::Finished => self.end(),
@@ -83,7 +83,7 @@ impl Downloads {
 
     fn end(&mut self) {
         if let Some(bar) = self.file.take().and_then(|file| file.bar) {
-            // A bar that stands still would say that no time is left, also after an interruption.
+            // A stopped bar would show an ETA of zero, also after an interruption.
             bar.set_style(style(""));
             bar.abandon();
         }
@@ -109,8 +109,10 @@ impl Shown {
         if bar.is_none() {
             let (size, there) = (HumanBytes(size), HumanBytes(present));
             match present {
-                0 => note(format_args!("fetching {name}, {size}")),
-                _ => note(format_args!("fetching {name}, from {there} of {size} on")),
+                0 => note(format_args!("downloading {name}, {size}")),
+                _ => note(format_args!(
+                    "downloading {name}, resuming at {there} of {size}"
+                )),
             }
         }
         let now = Instant::now();
@@ -130,7 +132,7 @@ impl Shown {
         self.fresh += bytes;
         if let Some(bar) = &self.bar {
             bar.inc(bytes);
-        } else if self.last.elapsed() >= SILENCE {
+        } else if self.last.elapsed() >= MAX_SILENCE {
             self.last = Instant::now();
             let rate = self.fresh as f64 / self.started.elapsed().as_secs_f64();
             let left = (self.size - self.received) as f64 / rate;

@@ -3,9 +3,10 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use attentive::checkpoint::CheckpointError;
+use attentive::data::DataError;
 use attentive::generation::{GenerationError, SettingError};
 use attentive::hub::HubError;
-use attentive::model::checkpoint::CheckpointError;
 use attentive::tasks::TaskError;
 use attentive::tensor::DeviceError;
 use attentive::text::TextError;
@@ -13,14 +14,14 @@ use attentive::training::{RecipeError, TrainingError};
 
 use crate::output::note;
 
-/// A call that cannot mean anything: exit code 2.
+/// A usage error: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
 /// Prints the error and gives its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    // Whoever reads our output has gone away (`attentive … | head`): nothing failed.
+    // A closed pipe (`attentive … | head`) is no failure.
     let closed = error.downcast_ref::<std::io::Error>();
     if closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
@@ -76,7 +77,7 @@ fn in_our_words(error: &TrainingError) -> Option<String> {
         TrainingError::Diverged { saved: false, .. } => {
             "give --overwrite and a lower optimizer.learning_rate (--set) to start anew"
         }
-        TrainingError::Text(TextError::MissingFile { .. }) => {
+        TrainingError::Data(DataError::Text(TextError::MissingFile { .. })) => {
             "check the path, or name the text to train on with --data"
         }
         _ => return None,
@@ -93,7 +94,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             error.downcast_ref(),
             Some(
                 TaskError::Empty { .. }
-                    | TaskError::NoGap { .. }
+                    | TaskError::NoMask { .. }
                     | TaskError::NoHead { .. }
                     | TaskError::TooLong { .. }
             )
@@ -123,7 +124,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
                     | TrainingError::LongPrompt { .. }
                     | TrainingError::Changed { .. }
                     | TrainingError::SmallVocabulary { .. }
-                    | TrainingError::Text(TextError::Vocabulary { .. })
+                    | TrainingError::Data(DataError::Text(TextError::Vocabulary { .. }))
             )
         )
 }

@@ -1,4 +1,4 @@
-//! What the program reads besides files of the library: standard input and recipes.
+//! Standard input and text files.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::failure::Usage;
 
-/// All of standard input; nothing where it is a terminal, on which nobody would know that they are waited for.
+/// All of standard input; none if it is a terminal.
 pub fn standard_input() -> Result<Option<String>> {
     if std::io::stdin().is_terminal() {
         return Ok(None);
@@ -29,19 +29,19 @@ pub fn lines_of_standard_input() -> Result<Vec<String>> {
 
 /// The lines of a file.
 pub fn lines_of_file(path: &Path) -> Result<Vec<String>> {
-    let place = path.display().to_string();
+    let source = path.display().to_string();
     let bytes = std::fs::read(path)
-        .map_err(|error| anyhow!("{place} cannot be read ({error}); check the path"))?;
-    let text = utf8(&place, bytes)?;
+        .map_err(|error| anyhow!("{source} cannot be read ({error}); check the path"))?;
+    let text = utf8(&source, bytes)?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Bytes as text; the error says where they are none.
-pub fn utf8(place: &str, bytes: Vec<u8>) -> Result<String, Usage> {
+/// Bytes as UTF-8; the error says where they are not.
+pub fn utf8(source: &str, bytes: Vec<u8>) -> Result<String, Usage> {
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         Usage(format!(
-            "{place} is not UTF-8 text (the first wrong byte is at offset {offset}); convert it to UTF-8"
+            "{source} is not UTF-8 text (the first invalid byte is at offset {offset}); convert it to UTF-8"
         ))
     })
 }

@@ -1,14 +1,14 @@
-//! What the program writes beside its files: notes for a person, and words that a shell reads back.
+//! Notes on standard error, and shell quoting.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// A line on standard error. Nobody may be listening there, and that is no failure.
+/// A line on standard error; a closed one is no failure.
 pub fn note(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A word as a shell reads it back: quoted where it must be.
+/// A word quoted for a shell, if needed.
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./=:,+@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

@@ -1,7 +1,7 @@
 //! `loss.svg`: both losses over the steps, redrawn at every save and at the end.
 
 use anyhow::{Result, anyhow};
-use attentive::model::checkpoint::replace_file;
+use attentive::checkpoint::replace_file;
 use attentive::training::{Event, Listener, Metric, RunFolder};
 use plotters::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What a training run shows while it runs: a bar on a terminal, plain lines elsewhere, JSON for programs.
+//! Training progress: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::output::note;
 
-/// A bar with step, losses, tokens per second and the time left.
+/// A bar with step, losses, tokens per second and ETA.
 #[derive(Default)]
 pub struct Bar {
     bar: Option<ProgressBar>,
@@ -46,7 +46,7 @@ impl Listener for Bar {
             Event::Saved { .. } => {}
             Event::Ended { .. } => {
                 if let Some(bar) = &self.bar {
-                    // A bar that stands still would say that no time is left, also after an interrupt.
+                    // A stopped bar has no ETA.
                     bar.set_style(style(""));
                     bar.abandon();
                 }
@@ -81,7 +81,7 @@ impl Bar {
     }
 }
 
-/// One line per evaluation, and one now and then between.
+/// One line per evaluation, and one every ten seconds in between.
 #[derive(Default)]
 pub struct PlainLines {
     rate: Rate,
@@ -89,8 +89,8 @@ pub struct PlainLines {
     last: Option<Instant>,
 }
 
-/// How long a plain log may be silent.
-pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
+/// Maximum silence of a plain log.
+pub const MAX_SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Listener for PlainLines {
     fn on(&mut self, event: &Event) {
@@ -102,7 +102,7 @@ impl Listener for PlainLines {
                 note(headline(event));
             }
             Event::Stepped { step, loss, .. } => {
-                if self.last.is_some_and(|last| last.elapsed() >= SILENCE) {
+                if self.last.is_some_and(|last| last.elapsed() >= MAX_SILENCE) {
                     self.last = Some(Instant::now());
                     let (steps, pace) = (self.steps, self.pace(*step));
                     note(format_args!("step {step}/{steps}  loss {loss:.4}  {pace}"));
@@ -135,14 +135,14 @@ impl PlainLines {
     }
 }
 
-/// Every event as a line of JSON on standard output. When nobody reads it any more, the run is asked to stop.
+/// Events as JSON lines on standard output; a closed pipe stops the run.
 pub struct JsonLines {
     stop: Arc<AtomicBool>,
     written: std::io::Result<()>,
 }
 
 impl JsonLines {
-    /// Sets `stop` when the lines cannot be written.
+    /// Sets `stop` on a write error.
     pub fn new(stop: Arc<AtomicBool>) -> Self {
         Self {
             stop,
@@ -150,7 +150,7 @@ impl JsonLines {
         }
     }
 
-    /// The first thing that went wrong with writing.
+    /// The first write error.
     pub fn finish(self) -> std::io::Result<()> {
         self.written
     }
@@ -159,7 +159,7 @@ impl JsonLines {
 impl Listener for JsonLines {
     fn on(&mut self, event: &Event) {
         if self.written.is_ok() {
-            self.written = writeln!(std::io::stdout(), "{}", words(event));
+            self.written = writeln!(std::io::stdout(), "{}", to_json(event));
         }
         if self.written.is_err() {
             self.stop.store(true, Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl Listener for JsonLines {
     }
 }
 
-fn words(event: &Event) -> Value {
+fn to_json(event: &Event) -> Value {
     match event {
         Event::Started {
             step,
@@ -231,7 +231,7 @@ fn headline(event: &Event) -> String {
     )
 }
 
-/// Tokens and steps per second of this sitting.
+/// Tokens and steps per second of this session.
 #[derive(Default)]
 struct Rate {
     started: Option<Instant>,

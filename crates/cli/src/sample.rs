@@ -1,23 +1,23 @@
-//! What a trained model writes at the end of its run. A sample that fails never fails the run.
+//! The sample at the end of a training run. A sample that fails never fails the run.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use attentive::generation::{GenerationConfig, Piece, Rules, Sampling, generate};
+use attentive::generation::{GenerationConfig, LogitsProcessors, Sampling, TextChunk, generate};
 use attentive::training::Trainer;
 
-/// A text by the trained model.
+/// A sample of the trained model.
 pub struct Sample {
-    /// The prompt and what follows it; empty if there is none.
+    /// The prompt and its continuation; empty if there is none.
     pub text: String,
-    /// What is unusual about it.
+    /// A note about it.
     pub note: Option<String>,
     /// A prompt to try next.
     pub prompt: String,
 }
 
-/// Where a sample starts.
+/// The prompt of a sample.
 struct Beginning {
     text: String,
     ids: Vec<u32>,
@@ -25,7 +25,7 @@ struct Beginning {
 }
 
 impl Sample {
-    /// Lets the trained model write, until `stop` is set.
+    /// Generates until `stop` is set.
     pub fn write(trainer: &Trainer, stop: &AtomicBool) -> Self {
         let written = beginning(trainer).and_then(|beginning| {
             let text = beginning.text + &continuation(trainer, &beginning.ids, stop)?;
@@ -76,16 +76,16 @@ fn beginning(trainer: &Trainer) -> Result<Beginning> {
 fn continuation(trainer: &Trainer, prompt: &[u32], stop: &AtomicBool) -> Result<String> {
     let tokenizer = &trainer.data().tokenizer;
     let config = GenerationConfig {
-        max_tokens: trainer.recipe().sample.tokens,
+        max_new_tokens: trainer.recipe().sample.tokens,
         sampling: Sampling {
             temperature: 0.8,
             seed: trainer.recipe().seed,
             ..Sampling::default()
         },
-        stop: Vec::new(),
-        rules: Rules::ending(tokenizer.end_of_text().into_iter().collect()),
+        stop_strings: Vec::new(),
+        processors: LogitsProcessors::with_eos(tokenizer.end_of_text().into_iter().collect()),
     };
-    let go_on = |_: Piece| match stop.load(Ordering::Relaxed) {
+    let go_on = |_: TextChunk| match stop.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };

@@ -1,54 +1,55 @@
-//! From arguments and what a model folder says to the settings of a search.
+//! Beam search settings from arguments and the folder's generation settings.
 
 use anyhow::Result;
-use attentive::generation::{BeamConfig, Changes, Rules, SearchEnd};
-use attentive::model::checkpoint::{Description, GenerationSettings};
+use attentive::checkpoint::Description;
+use attentive::generation::{self, BeamConfig, GenerationSettings, LogitsProcessors};
 
 use crate::arguments::{EarlyStopping, SearchArguments};
 
-/// The most tokens to make where nobody says how many.
-const MOST_TOKENS: usize = 200;
+/// Default maximum number of new tokens.
+const MAX_NEW_TOKENS: usize = 200;
 
-/// A search with what is left out taken from the folder.
+/// Beam search; the folder's settings fill in what the arguments leave out.
 pub fn beam_config(
     arguments: &SearchArguments,
     description: &Description,
-    beams: usize,
-    max_tokens: usize,
-    rules: Rules,
+    num_beams: usize,
+    max_new_tokens: usize,
+    processors: LogitsProcessors,
 ) -> BeamConfig {
     let settings = &description.generation;
-    let end = arguments.early_stopping.map(|when| match when {
-        EarlyStopping::True => SearchEnd::Full,
-        EarlyStopping::False => SearchEnd::Unlikely,
-        EarlyStopping::Never => SearchEnd::Impossible,
+    let early_stopping = arguments.early_stopping.map(|when| match when {
+        EarlyStopping::True => generation::EarlyStopping::True,
+        EarlyStopping::False => generation::EarlyStopping::False,
+        EarlyStopping::Never => generation::EarlyStopping::Never,
     });
     BeamConfig {
-        max_tokens,
-        beams,
-        returned: 1,
+        max_new_tokens,
+        num_beams,
+        num_return_sequences: 1,
         length_penalty: arguments
             .length_penalty
             .or(settings.length_penalty)
             .unwrap_or(1.0),
-        end: end.or(settings.search_end).unwrap_or_default(),
-        changes: match settings.renormalized {
-            Some(true) => Changes::Shared,
-            _ => Changes::Lost,
-        },
-        possible: None,
-        rules,
+        early_stopping: early_stopping
+            .or(settings.early_stopping)
+            .unwrap_or_default(),
+        renormalize_logits: settings.renormalize_logits.unwrap_or(false),
+        tokenizer_vocabulary: None,
+        processors,
     }
 }
 
-/// The most tokens to make after `before` others.
-pub fn most_tokens(
+/// The maximum number of new tokens after a prompt.
+pub fn max_new_tokens(
     given: Option<usize>,
     settings: &GenerationSettings,
-    before: usize,
+    prompt_length: usize,
 ) -> Result<usize> {
     Ok(match given {
-        Some(most) => most,
-        None => settings.most_tokens(before)?.unwrap_or(MOST_TOKENS),
+        Some(count) => count,
+        None => settings
+            .max_new_tokens_after(prompt_length)?
+            .unwrap_or(MAX_NEW_TOKENS),
     })
 }

@@ -1,24 +1,24 @@
-//! What can be wrong with a file, each as one sentence.
+//! Errors of reading files, each as one sentence.
 
 use std::path::PathBuf;
 
-/// Why a file of tensors cannot be read.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system would not read it.
+    /// An I/O error.
     #[error("{path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is not what it should be.
-    #[error("{path} cannot be read ({problem}); fetch or save it again", path = path.display())]
+    /// The contents are invalid.
+    #[error("{path} cannot be read ({problem}); download or save it again", path = path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// What a parser said.
+        /// What is wrong.
         problem: String,
     },
 }

@@ -1,7 +1,7 @@
-//! GGUF: metadata that says everything about a model, then its tensors, often quantized. The format of ggml and llama.cpp.
+//! GGUF, the format of ggml and llama.cpp: metadata that describes a model completely, then its tensors, often quantized.
 //!
 //! ```text
-//! "GGUF" │ version │ tensors n │ keys m │ m × (key, type, value) │ n × (name, sizes, kind, offset) │ padding │ numbers
+//! "GGUF" │ version │ tensors n │ keys m │ m × (key, type, value) │ n × (name, sizes, type, offset) │ padding │ data
 //!          u32       u64         u64                                                      │                    ▲
 //!                                                                                         └──── counted from ──┘
 //! ```
@@ -14,49 +14,49 @@ mod values;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub use metadata::{List, Metadata, Value};
+pub use metadata::{Array, Metadata, Value};
 use reader::Reader;
 
-use crate::{Entry, FileError, Mapped, TensorSet};
+use crate::{FileError, MappedFile, TensorInfo, TensorSet};
 
-/// What a file says before its numbers.
+/// Everything before the tensor data of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gguf {
     /// The tensors.
-    pub entries: BTreeMap<String, Entry>,
-    /// What the file says about the model.
+    pub tensors: BTreeMap<String, TensorInfo>,
+    /// The metadata, by key.
     pub metadata: Metadata,
 }
 
 /// Opens one file.
 pub fn open(path: &Path) -> Result<(TensorSet, Metadata), FileError> {
-    let file = Mapped::open(path)?;
-    let Gguf { entries, metadata } = parse(&file).map_err(|problem| file.broken(problem))?;
+    let file = MappedFile::open(path)?;
+    let Gguf { tensors, metadata } = parse(&file).map_err(|problem| file.broken(problem))?;
     let mut set = TensorSet::default();
-    set.add(file, entries)?;
+    set.add(file, tensors)?;
     Ok((set, metadata))
 }
 
-/// Reads and checks all that stands before the numbers in a file's bytes.
+/// Parses and validates everything before the tensor data.
 pub fn parse(bytes: &[u8]) -> Result<Gguf, String> {
     let mut reader = Reader::new(bytes);
-    read_beginning(&mut reader)?;
-    let tensor_count = reader.count("tensors", tensors::SMALLEST)?;
-    let key_count = reader.count("metadata keys", values::SMALLEST)?;
+    read_magic(&mut reader)?;
+    let tensor_count = reader.count("tensors", tensors::MIN_BYTES)?;
+    let key_count = reader.count("metadata keys", values::MIN_BYTES)?;
     let metadata = values::read(&mut reader, key_count)?;
     let alignment = alignment(&metadata)?;
-    let entries = tensors::read(&mut reader, tensor_count, alignment)?;
-    Ok(Gguf { entries, metadata })
+    let tensors = tensors::read(&mut reader, tensor_count, alignment)?;
+    Ok(Gguf { tensors, metadata })
 }
 
-/// The format's own name, and a version that is read here.
-fn read_beginning(reader: &mut Reader) -> Result<(), String> {
+/// Checks the magic and the version.
+fn read_magic(reader: &mut Reader) -> Result<(), String> {
     if reader.number(|bytes: [u8; 4]| bytes)? != *b"GGUF" {
-        return Err("it does not begin with GGUF".to_owned());
+        return Err("it does not start with GGUF".to_owned());
     }
     match reader.number(u32::from_le_bytes)? {
         2 | 3 => Ok(()),
-        // Nothing but the order of these four bytes tells such files from ours.
+        // A big-endian file differs only in the byte order of the version.
         version if version.swap_bytes() < 1 << 16 && version != 0 => {
             Err("it is big endian; only little-endian files are supported".to_owned())
         }
@@ -66,7 +66,7 @@ fn read_beginning(reader: &mut Reader) -> Result<(), String> {
     }
 }
 
-/// The number of bytes that all tensors begin at a multiple of.
+/// The alignment of tensor data in bytes.
 fn alignment(metadata: &Metadata) -> Result<usize, String> {
     const KEY: &str = "general.alignment";
     const DEFAULT: usize = 32;
@@ -75,10 +75,10 @@ fn alignment(metadata: &Metadata) -> Result<usize, String> {
     };
     let Some(alignment) = metadata.integer(KEY) else {
         let name = value.type_name();
-        return Err(format!("{KEY} is {name}, no whole number of 0 or more"));
+        return Err(format!("{KEY} is {name}, not a non-negative integer"));
     };
     let alignment = usize::try_from(alignment).ok();
     alignment
         .filter(|alignment| alignment.is_power_of_two())
-        .ok_or_else(|| format!("{KEY} is no power of two"))
+        .ok_or_else(|| format!("{KEY} is not a power of two"))
 }

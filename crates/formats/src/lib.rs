@@ -1,32 +1,32 @@
-//! Files of tensors: which tensors there are, of which shape and kind, and their numbers.
+//! Tensor files: names, shapes, dtypes and data.
 //!
-//! Every parser here takes bytes and gives [`Entry`]s: where in the file each tensor lies. None of them believes a number of
-//! the file before it is checked, takes memory that the file's own size does not justify, or runs anything.
+//! Every parser takes bytes and returns [`TensorInfo`]s: the location of each tensor in the file. None trusts a value of the
+//! file before validating it, allocates more than the file's size justifies, or executes anything.
 //!
 //! ```text
-//! model.safetensors ──┐                               ┌─ names, shapes, kinds
-//! …index.json, shards ├─ parse ─ entries ─ TensorSet ─┤
-//! pytorch_model.bin ──┤          (byte ranges)        └─ numbers, read from the mapped file when asked for
+//! model.safetensors ──┐                                   ┌─ names, shapes, dtypes
+//! …index.json, shards ├─ parse ─ TensorInfos ─ TensorSet ─┤
+//! pytorch_model.bin ──┤         (byte ranges)             └─ data, read lazily from the mapped file
 //! model.gguf ─────────┘
 //! ```
 
 mod cursor;
-mod entry;
+mod dtype;
 mod error;
-mod kind;
 mod mapped;
 mod quantized;
 mod shards;
-mod shown;
+mod tensor_info;
 mod tensor_set;
 
+pub mod error_text;
 pub mod gguf;
+pub mod json;
 pub mod pickle;
 pub mod safetensors;
 
-pub use entry::Entry;
+pub use dtype::DType;
 pub use error::FileError;
-pub use kind::Kind;
-pub use mapped::Mapped;
-pub use shown::shown;
+pub use mapped::MappedFile;
+pub use tensor_info::TensorInfo;
 pub use tensor_set::TensorSet;

@@ -1,4 +1,4 @@
-//! A file mapped into memory: its bytes are read by the system when they are first looked at.
+//! Memory-mapped files: pages are read on first access.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -10,26 +10,26 @@ use memmap2::Mmap;
 
 use crate::FileError;
 
-/// The bytes of a file.
+/// A memory-mapped file.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     path: PathBuf,
     bytes: Arc<Mmap>,
 }
 
-/// Some bytes of a map, which lives as long as they are held.
-struct Part {
+/// A slice that keeps its map alive.
+struct MappedSlice {
     map: Arc<Mmap>,
     range: Range<usize>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for MappedSlice {
     fn as_ref(&self) -> &[u8] {
         &self.map[self.range.clone()]
     }
 }
 
-impl Mapped {
+impl MappedFile {
     /// Maps a file.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let failed = |source| FileError::Io {
@@ -37,8 +37,8 @@ impl Mapped {
             source,
         };
         let file = File::open(path).map_err(failed)?;
-        // SAFETY: the map is only read. Model files are replaced whole (ours are renamed into place), and a file that is
-        // replaced stays mapped as it was. Whoever cuts or writes one in place while it is in use ends the program, as with
+        // SAFETY: the map is read-only. Model files are replaced atomically (ours are renamed into place), and a replaced file
+        // stays mapped as it was. Truncating or overwriting one in place while it is in use crashes the program, as with
         // every program that maps its weights; ARCHITECTURE.md says so.
         #[allow(unsafe_code)]
         let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
@@ -48,18 +48,18 @@ impl Mapped {
         })
     }
 
-    /// Some bytes as they lie in the file, without a copy; the file stays mapped as long as they are held.
+    /// A zero-copy slice, which keeps the file mapped.
     pub(crate) fn share(&self, range: Range<usize>) -> Option<Bytes> {
         self.bytes.get(range.clone())?;
         let map = Arc::clone(&self.bytes);
-        Some(Bytes::from_owner(Part { map, range }))
+        Some(Bytes::from_owner(MappedSlice { map, range }))
     }
 
-    /// Lets go of the memory that some bytes take; they are read again when they are looked at again.
+    /// Evicts the pages of a byte range (`MADV_DONTNEED`); they are read again on the next access.
     pub(crate) fn release(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         {
-            // SAFETY: the map is of a file and only read, so what is let go comes back from the file.
+            // SAFETY: the map is read-only and file-backed, so evicted pages are restored from the file.
             #[allow(unsafe_code)]
             let released = unsafe {
                 self.bytes.unchecked_advise_range(
@@ -68,19 +68,19 @@ impl Mapped {
                     bytes.len(),
                 )
             };
-            // A hint: without it a model merely takes more memory while it is loaded.
+            // Only a hint: without it, loading a model merely takes more memory.
             let _ = released;
         }
         #[cfg(not(unix))]
         let _ = bytes;
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// That the file cannot be read, and why.
+    /// The error for invalid contents.
     pub(crate) fn broken(&self, problem: impl Into<String>) -> FileError {
         FileError::Broken {
             path: self.path.clone(),
@@ -89,7 +89,7 @@ impl Mapped {
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

@@ -1,27 +1,27 @@
-//! PyTorch's `pytorch_model.bin`, read without running anything.
+//! PyTorch's `pytorch_model.bin`, read without executing anything.
 //!
-//! Such a file is a program for Python's pickle machine that calls functions to build its objects, so loading one can run any
-//! code. The machine here knows the few functions that build tensors by name, notes what they were to be called with, and
-//! refuses all others. It calls none.
+//! Such a file is a program for Python's pickle machine that calls functions to build its objects, so loading one can run
+//! arbitrary code. The unpickler here recognizes the few functions that build tensors, records their arguments without calling
+//! them, and refuses all others.
 //!
 //! ```text
-//! since PyTorch 1.6, a zip archive:     before it, one after the other:
-//!   NAME/data.pkl    the object           a magic number, a version, the system   (three pickles)
+//! since PyTorch 1.6, a zip archive:     legacy, concatenated:
+//!   NAME/data.pkl    the object           magic, protocol version, system info    (three pickles)
 //!   NAME/byteorder   "little"             the object                              (a pickle)
 //!   NAME/data/0      a storage            the keys of the storages                (a pickle)
-//!   NAME/data/1      a storage            count, numbers; count, numbers; …
+//!   NAME/data/1      a storage            count, data; count, data; …
 //! ```
 //!
-//! A tensor is a window onto a storage: an offset, sizes and strides. Several may share one.
+//! A tensor is a view of a storage: an offset, a shape and strides. Several may share one.
 
 mod archive;
 mod global;
-mod layout;
-mod machine;
-mod older;
+mod legacy;
 mod opcode;
-mod state;
+mod state_dict;
+mod unpickler;
 mod value;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -29,27 +29,27 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{Entry, FileError, Mapped, TensorSet, shards};
+use crate::{FileError, MappedFile, TensorInfo, TensorSet, shards};
 
 /// Finds the tensors in a file's bytes.
-pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Entry>, String> {
-    if archive::is_one(bytes) {
+pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+    if archive::is_zip(bytes) {
         archive::parse(bytes)
     } else {
-        older::parse(bytes)
+        legacy::parse(bytes)
     }
 }
 
 /// Opens one file.
 pub fn open(path: &Path) -> Result<TensorSet, FileError> {
-    let file = Mapped::open(path)?;
-    let entries = parse(&file).map_err(|problem| file.broken(problem))?;
+    let file = MappedFile::open(path)?;
+    let tensors = parse(&file).map_err(|problem| file.broken(problem))?;
     let mut set = TensorSet::default();
-    set.add(file, entries)?;
+    set.add(file, tensors)?;
     Ok(set)
 }
 
-/// Opens the files that an index (`pytorch_model.bin.index.json`) names, all of them in its folder.
+/// Opens the shards of an index (`pytorch_model.bin.index.json`), which must be in its folder.
 pub fn open_sharded(index: &Path) -> Result<TensorSet, FileError> {
     shards::open(index, parse)
 }

@@ -1,83 +1,82 @@
-//! Safetensors: a header of JSON that says where each tensor lies, then the tensors.
+//! Safetensors: a JSON header with the location of each tensor, then the tensor data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use crate::shown::shown;
-use crate::{Entry, FileError, Kind, Mapped, TensorSet, shards};
+use crate::error_text::excerpt;
+use crate::{DType, FileError, MappedFile, TensorInfo, TensorSet, shards};
 
-/// What a file's header says.
+/// The header of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     /// The tensors.
-    pub entries: BTreeMap<String, Entry>,
-    /// The free text.
+    pub tensors: BTreeMap<String, TensorInfo>,
+    /// The `__metadata__` of the header.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads and checks the header of a file's bytes.
+/// Parses and validates the header.
 pub fn parse(bytes: &[u8]) -> Result<Header, String> {
-    // This checks that the sizes of the tensors are those of their bytes, that they follow each other without gap or overlap,
-    // and that they end where the file ends.
-    let problem = |error: SafeTensorError| shown(&error.to_string());
+    // This checks that byte ranges match the shapes, are contiguous without overlap, and end at the end of the file.
+    let problem = |error: SafeTensorError| excerpt(&error.to_string());
     SafeTensors::deserialize(bytes).map_err(problem)?;
     let (header_size, header) = SafeTensors::read_metadata(bytes).map_err(problem)?;
     let start = header_size + 8;
-    let mut entries = BTreeMap::new();
+    let mut tensors = BTreeMap::new();
     for (name, info) in header.tensors() {
-        let kind = kind(info.dtype).ok_or_else(|| {
-            let name = shown(&name);
+        let dtype = dtype(info.dtype).ok_or_else(|| {
+            let name = excerpt(&name);
             format!(
-                "tensor {name} is {:?}, which is not supported; supported are F64, F32, F16, BF16 and whole numbers",
+                "tensor {name} is {:?}, which is not supported; supported are F64, F32, F16, BF16 and integers",
                 info.dtype
             )
         })?;
-        let entry = Entry::dense(
-            kind,
+        let tensor = TensorInfo::contiguous(
+            dtype,
             info.shape.clone(),
             start + info.data_offsets.0,
             bytes.len(),
         )?;
-        entries.insert(name, entry);
+        tensors.insert(name, tensor);
     }
     let metadata = header.metadata().clone().unwrap_or_default();
     Ok(Header {
-        entries,
+        tensors,
         metadata: metadata.into_iter().collect(),
     })
 }
 
-fn kind(theirs: Dtype) -> Option<Kind> {
-    Some(match theirs {
-        Dtype::F64 => Kind::F64,
-        Dtype::F32 => Kind::F32,
-        Dtype::F16 => Kind::F16,
-        Dtype::BF16 => Kind::BF16,
-        Dtype::I64 => Kind::I64,
-        Dtype::I32 => Kind::I32,
-        Dtype::I16 => Kind::I16,
-        Dtype::I8 => Kind::I8,
-        Dtype::U64 => Kind::U64,
-        Dtype::U32 => Kind::U32,
-        Dtype::U16 => Kind::U16,
-        Dtype::U8 => Kind::U8,
-        Dtype::BOOL => Kind::Bool,
+fn dtype(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::F64 => DType::F64,
+        Dtype::F32 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::I64 => DType::I64,
+        Dtype::I32 => DType::I32,
+        Dtype::I16 => DType::I16,
+        Dtype::I8 => DType::I8,
+        Dtype::U64 => DType::U64,
+        Dtype::U32 => DType::U32,
+        Dtype::U16 => DType::U16,
+        Dtype::U8 => DType::U8,
+        Dtype::BOOL => DType::Bool,
         _ => return None,
     })
 }
 
 /// Opens one file.
 pub fn open(path: &Path) -> Result<(TensorSet, BTreeMap<String, String>), FileError> {
-    let file = Mapped::open(path)?;
-    let Header { entries, metadata } = parse(&file).map_err(|problem| file.broken(problem))?;
+    let file = MappedFile::open(path)?;
+    let Header { tensors, metadata } = parse(&file).map_err(|problem| file.broken(problem))?;
     let mut set = TensorSet::default();
-    set.add(file, entries)?;
+    set.add(file, tensors)?;
     Ok((set, metadata))
 }
 
-/// Opens the files that an index (`model.safetensors.index.json`) names, all of them in its folder.
+/// Opens the shards of an index (`model.safetensors.index.json`), which must be in its folder.
 pub fn open_sharded(index: &Path) -> Result<TensorSet, FileError> {
-    shards::open(index, |bytes| Ok(parse(bytes)?.entries))
+    shards::open(index, |bytes| Ok(parse(bytes)?.tensors))
 }

@@ -1,33 +1,33 @@
-//! The tensors of one file or of several that belong together.
+//! The tensors of one file or of all shards of a checkpoint.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::shown::shown;
-use crate::{Entry, FileError, Kind, Mapped};
+use crate::error_text::excerpt;
+use crate::{DType, FileError, MappedFile, TensorInfo};
 
-/// Tensors by name, in mapped files.
+/// Tensors by name, in memory-mapped files.
 #[derive(Debug, Default)]
 pub struct TensorSet {
-    files: Vec<Mapped>,
-    /// Each with the number of its file.
-    entries: BTreeMap<String, (usize, Entry)>,
+    files: Vec<MappedFile>,
+    /// By name, with the index of the file.
+    tensors: BTreeMap<String, (usize, TensorInfo)>,
 }
 
 impl TensorSet {
-    /// Adds the tensors of a file; the error names one that is there already.
+    /// Adds the tensors of a file; the error names a duplicate.
     pub fn add(
         &mut self,
-        file: Mapped,
-        entries: impl IntoIterator<Item = (String, Entry)>,
+        file: MappedFile,
+        tensors: impl IntoIterator<Item = (String, TensorInfo)>,
     ) -> Result<(), FileError> {
-        let number = self.files.len();
-        for (name, entry) in entries {
-            if self.entries.contains_key(&name) {
-                return Err(file.broken(format!("tensor {} is there a second time", shown(&name))));
+        let file_index = self.files.len();
+        for (name, info) in tensors {
+            if self.tensors.contains_key(&name) {
+                return Err(file.broken(format!("tensor {} is duplicated", excerpt(&name))));
             }
-            self.entries.insert(name, (number, entry));
+            self.tensors.insert(name, (file_index, info));
         }
         self.files.push(file);
         Ok(())
@@ -35,68 +35,67 @@ impl TensorSet {
 
     /// The names of the tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.keys().map(String::as_str)
+        self.tensors.keys().map(String::as_str)
     }
 
-    /// What a tensor is, if it is there.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name).map(|(_, entry)| entry)
+    /// Dtype, shape and location of a tensor, if it exists.
+    pub fn info(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(name).map(|(_, info)| info)
     }
 
-    /// The shape of a tensor, if it is there.
+    /// The shape of a tensor, if it exists.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.entry(name).map(|entry| entry.shape.as_slice())
+        self.info(name).map(|info| info.shape.as_slice())
     }
 
-    /// The kind of a tensor, if it is there.
-    pub fn kind(&self, name: &str) -> Option<Kind> {
-        self.entry(name).map(|entry| entry.kind)
+    /// The dtype of a tensor, if it exists.
+    pub fn dtype(&self, name: &str) -> Option<DType> {
+        self.info(name).map(|info| info.dtype)
     }
 
-    /// The bytes of a tensor as they lie in the file.
+    /// The raw bytes of a tensor.
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
-        let (file, entry) = self.entries.get(name)?;
-        self.files[*file].get(entry.bytes.clone())
+        let (file, info) = self.tensors.get(name)?;
+        self.files[*file].get(info.bytes.clone())
     }
 
-    /// A tensor as f32, its rows following each other; none where it is missing or holds whole numbers.
+    /// A float tensor as contiguous f32; `None` if it is missing or of an integer type.
     pub fn floats(&self, name: &str) -> Option<Vec<f32>> {
-        let (file, entry) = self.entries.get(name)?;
-        let floats = in_order(entry, entry.kind.floats(self.bytes(name)?)?);
-        // A model is read once, tensor by tensor; the file's bytes need not stay beside the numbers made of them.
-        self.files[*file].release(entry.bytes.clone());
+        let (file, info) = self.tensors.get(name)?;
+        let floats = gather(info, info.dtype.floats(self.bytes(name)?)?);
+        // A model is read once, tensor by tensor, so the pages need not stay in memory beside the converted values.
+        self.files[*file].release(info.bytes.clone());
         Some(floats)
     }
 
-    /// The bytes of a tensor of f32 whose rows follow each other, without a copy; none where they would have to be changed to
-    /// be numbers here.
+    /// The bytes of a contiguous f32 tensor without a copy; `None` if it needs conversion, gathering or alignment.
     pub fn shared_floats(&self, name: &str) -> Option<Bytes> {
-        let (file, entry) = self.entries.get(name)?;
-        let plain =
-            entry.kind == Kind::F32 && entry.strides.is_none() && cfg!(target_endian = "little");
-        let bytes = self.files[*file].share(entry.bytes.clone())?;
+        let (file, info) = self.tensors.get(name)?;
+        let native =
+            info.dtype == DType::F32 && info.strides.is_none() && cfg!(target_endian = "little");
+        let bytes = self.files[*file].share(info.bytes.clone())?;
         let aligned = bytes.as_ptr().align_offset(align_of::<f32>()) == 0;
-        (plain && aligned).then_some(bytes)
+        (native && aligned).then_some(bytes)
     }
 
-    /// A tensor as i64, its rows following each other; none where it is missing or holds floats.
+    /// An integer tensor as contiguous i64; `None` if it is missing or of a float type.
     pub fn integers(&self, name: &str) -> Option<Vec<i64>> {
-        let entry = self.entry(name)?;
-        Some(in_order(entry, entry.kind.integers(self.bytes(name)?)?))
+        let info = self.info(name)?;
+        Some(gather(info, info.dtype.integers(self.bytes(name)?)?))
     }
 }
 
-/// Numbers that lie apart, put in the order of the shape.
-fn in_order<T: Copy>(entry: &Entry, numbers: Vec<T>) -> Vec<T> {
-    let Some(strides) = &entry.strides else {
-        return numbers;
+/// Gathers a strided tensor into contiguous order.
+fn gather<T: Copy>(info: &TensorInfo, elements: Vec<T>) -> Vec<T> {
+    let Some(strides) = &info.strides else {
+        return elements;
     };
-    let mut places = vec![0usize];
-    for (size, stride) in entry.shape.iter().zip(strides) {
-        places = places
+    let mut offsets = vec![0usize];
+    for (size, stride) in info.shape.iter().zip(strides) {
+        offsets = offsets
             .iter()
-            .flat_map(|place| (0..*size).map(move |index| place + index * stride))
+            .flat_map(|offset| (0..*size).map(move |index| offset + index * stride))
             .collect();
     }
-    places.into_iter().map(|place| numbers[place]).collect()
+    offsets.into_iter().map(|offset| elements[offset]).collect()
 }

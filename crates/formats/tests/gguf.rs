@@ -1,4 +1,4 @@
-//! GGUF files as gguf-py writes them: their tensors, numbers and metadata. Broken ones are in `gguf/hostile.rs`.
+//! GGUF files as gguf-py writes them: their tensors and metadata. Broken ones are in `gguf/hostile.rs`.
 //!
 //! `reference/gguf_files.py` makes the files of the folder `gguf`.
 
@@ -7,7 +7,7 @@ mod hostile;
 
 use std::path::PathBuf;
 
-use attentive_formats::gguf::{self, List, Metadata, Value};
+use attentive_formats::gguf::{self, Array, Metadata, Value};
 use attentive_formats::{FileError, TensorSet};
 
 fn path(name: &str) -> PathBuf {
@@ -22,30 +22,30 @@ fn open(name: &str) -> (TensorSet, Metadata) {
     gguf::open(&path(name)).unwrap()
 }
 
-/// A tensor of floats has this shape, and bit for bit the numbers that gguf-py reads.
-fn check_floats(kind: &str, shape: &[usize]) {
+/// A float tensor has this shape, and bit for bit the values that gguf-py reads.
+fn check_floats(dtype: &str, shape: &[usize]) {
     let (set, _) = open("kinds.gguf");
-    assert_eq!(set.kind(kind).unwrap().name(), kind);
-    assert_eq!(set.shape(kind).unwrap(), shape, "{kind}");
-    let expected = bytes(&format!("{kind}.f32"));
+    assert_eq!(set.dtype(dtype).unwrap().name(), dtype);
+    assert_eq!(set.shape(dtype).unwrap(), shape, "{dtype}");
+    let expected = bytes(&format!("{dtype}.f32"));
     let (expected, _) = expected.as_chunks::<4>();
     let expected: Vec<u32> = expected.iter().map(|b| u32::from_le_bytes(*b)).collect();
-    let read = set.floats(kind).unwrap();
+    let read = set.floats(dtype).unwrap();
     let read: Vec<u32> = read.into_iter().map(f32::to_bits).collect();
-    assert_eq!(read, expected, "{kind}");
-    assert_eq!(set.integers(kind), None);
+    assert_eq!(read, expected, "{dtype}");
+    assert_eq!(set.integers(dtype), None);
 }
 
-/// A tensor of whole numbers has the numbers that numpy wrote.
-fn check_integers(kind: &str) {
+/// An integer tensor has the values that numpy wrote.
+fn check_integers(dtype: &str) {
     let (set, _) = open("kinds.gguf");
-    assert_eq!(set.kind(kind).unwrap().name(), kind);
-    assert_eq!(set.shape(kind).unwrap(), [2, 3], "{kind}");
-    let expected = bytes(&format!("{kind}.i64"));
+    assert_eq!(set.dtype(dtype).unwrap().name(), dtype);
+    assert_eq!(set.shape(dtype).unwrap(), [2, 3], "{dtype}");
+    let expected = bytes(&format!("{dtype}.i64"));
     let (expected, _) = expected.as_chunks::<8>();
     let expected: Vec<i64> = expected.iter().map(|b| i64::from_le_bytes(*b)).collect();
-    assert_eq!(set.integers(kind).unwrap(), expected, "{kind}");
-    assert_eq!(set.floats(kind), None);
+    assert_eq!(set.integers(dtype).unwrap(), expected, "{dtype}");
+    assert_eq!(set.floats(dtype), None);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn blocks_are_dequantized() {
 
 #[test]
 fn integers_are_read() {
-    for kind in ["I8", "I16", "I32", "I64"] {
-        check_integers(kind);
+    for dtype in ["I8", "I16", "I32", "I64"] {
+        check_integers(dtype);
     }
 }
 
@@ -76,7 +76,7 @@ fn integers_are_read() {
 fn no_tensor_is_left_out() {
     let (set, metadata) = open("kinds.gguf");
     assert_eq!(set.names().count(), 13);
-    assert_eq!(metadata.text("general.architecture"), Some("kinds"));
+    assert_eq!(metadata.string("general.architecture"), Some("kinds"));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn version_two_is_read() {
 fn tensors_are_found_at_another_alignment() {
     let (set, metadata) = open("metadata.gguf");
     assert_eq!(metadata.integer("general.alignment"), Some(64));
-    assert_eq!(set.entry("one").unwrap().bytes.start % 64, 0);
+    assert_eq!(set.info("one").unwrap().bytes.start % 64, 0);
     assert_eq!(set.floats("one").unwrap(), [1.0, 2.0, 3.0]);
     assert_eq!(set.shape("two").unwrap(), [2, 1]);
     assert_eq!(set.floats("two").unwrap(), [4.0, 5.0]);
@@ -112,65 +112,65 @@ fn values_of_every_type_are_read() {
     check("FLOAT32", Value::F32(0.5));
     check("FLOAT64", Value::F64(0.1));
     check("BOOL", Value::Bool(true));
-    check("STRING", Value::Text("Grüße, 世界\n".to_owned()));
+    check("STRING", Value::String("Grüße, 世界\n".to_owned()));
     assert_eq!(metadata.keys().count(), 27);
 }
 
 #[test]
-fn lists_of_every_type_are_read() {
+fn arrays_of_every_type_are_read() {
     let (_, metadata) = open("metadata.gguf");
-    let check = |key: &str, list: List| {
-        assert_eq!(metadata.get(key), Some(&Value::List(list)), "{key}");
+    let check = |key: &str, array: Array| {
+        assert_eq!(metadata.get(key), Some(&Value::Array(array)), "{key}");
     };
-    check("UINT8S", List::U8(vec![0, u8::MAX]));
-    check("INT8S", List::I8(vec![i8::MIN, i8::MAX]));
-    check("UINT16S", List::U16(vec![0, u16::MAX]));
-    check("INT16S", List::I16(vec![i16::MIN, i16::MAX]));
-    check("UINT32S", List::U32(vec![0, u32::MAX]));
-    check("INT32S", List::I32(vec![i32::MIN, i32::MAX]));
-    check("UINT64S", List::U64(vec![0, u64::MAX]));
-    check("INT64S", List::I64(vec![i64::MIN, i64::MAX]));
-    check("FLOAT32S", List::F32(vec![-1.5, 0.25]));
-    check("FLOAT64S", List::F64(vec![0.1, -0.2]));
-    check("BOOLS", List::Bool(vec![true, false]));
-    check("STRINGS", List::Text(texts(&["", "a", "ü"])));
-    let inner = [texts(&["a", "b"]), texts(&["c"])];
-    check("ARRAYS", List::List(inner.map(List::Text).into()));
+    check("UINT8S", Array::U8(vec![0, u8::MAX]));
+    check("INT8S", Array::I8(vec![i8::MIN, i8::MAX]));
+    check("UINT16S", Array::U16(vec![0, u16::MAX]));
+    check("INT16S", Array::I16(vec![i16::MIN, i16::MAX]));
+    check("UINT32S", Array::U32(vec![0, u32::MAX]));
+    check("INT32S", Array::I32(vec![i32::MIN, i32::MAX]));
+    check("UINT64S", Array::U64(vec![0, u64::MAX]));
+    check("INT64S", Array::I64(vec![i64::MIN, i64::MAX]));
+    check("FLOAT32S", Array::F32(vec![-1.5, 0.25]));
+    check("FLOAT64S", Array::F64(vec![0.1, -0.2]));
+    check("BOOLS", Array::Bool(vec![true, false]));
+    check("STRINGS", Array::String(strings(&["", "a", "ü"])));
+    let inner = [strings(&["a", "b"]), strings(&["c"])];
+    check("ARRAYS", Array::Array(inner.map(Array::String).into()));
 }
 
-fn texts(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
+fn strings(strings: &[&str]) -> Vec<String> {
+    strings.iter().map(|text| (*text).to_owned()).collect()
 }
 
 #[test]
-fn getters_give_what_fits_them() {
+fn getters_return_values_of_their_type() {
     let (_, metadata) = open("metadata.gguf");
-    assert_eq!(metadata.text("STRING"), Some("Grüße, 世界\n"));
+    assert_eq!(metadata.string("STRING"), Some("Grüße, 世界\n"));
     assert_eq!(metadata.integer("UINT8"), Some(200));
     assert_eq!(metadata.integer("UINT64"), Some(u64::MAX));
-    assert_eq!(metadata.number("FLOAT32"), Some(0.5));
-    assert_eq!(metadata.number("FLOAT64"), Some(0.1));
-    assert_eq!(metadata.flag("BOOL"), Some(true));
-    assert_eq!(metadata.texts("STRINGS").unwrap(), ["", "a", "ü"]);
+    assert_eq!(metadata.float("FLOAT32"), Some(0.5));
+    assert_eq!(metadata.float("FLOAT64"), Some(0.1));
+    assert_eq!(metadata.bool("BOOL"), Some(true));
+    assert_eq!(metadata.strings("STRINGS").unwrap(), ["", "a", "ü"]);
     assert_eq!(metadata.integers("UINT8S").unwrap(), [0, 255]);
     assert_eq!(metadata.integers("INT64S").unwrap(), [i64::MIN, i64::MAX]);
-    assert_eq!(metadata.numbers("FLOAT32S").unwrap(), [-1.5, 0.25]);
-    assert_eq!(metadata.numbers("FLOAT64S").unwrap(), [0.1, -0.2]);
+    assert_eq!(metadata.floats("FLOAT32S").unwrap(), [-1.5, 0.25]);
+    assert_eq!(metadata.floats("FLOAT64S").unwrap(), [0.1, -0.2]);
 }
 
 #[test]
-fn getters_give_nothing_that_does_not_fit() {
+fn getters_return_none_for_other_types() {
     let (_, metadata) = open("metadata.gguf");
     assert_eq!(metadata.integer("INT8"), None, "it is negative");
     assert_eq!(metadata.integers("UINT64S"), None, "one is too large");
     assert_eq!(metadata.integer("FLOAT32"), None);
-    assert_eq!(metadata.number("UINT8"), None);
-    assert_eq!(metadata.text("UINT8"), None);
-    assert_eq!(metadata.flag("UINT8"), None);
-    assert_eq!(metadata.texts("STRING"), None);
+    assert_eq!(metadata.float("UINT8"), None);
+    assert_eq!(metadata.string("UINT8"), None);
+    assert_eq!(metadata.bool("UINT8"), None);
+    assert_eq!(metadata.strings("STRING"), None);
     assert_eq!(metadata.integers("STRINGS"), None);
-    assert_eq!(metadata.numbers("INT8S"), None);
-    assert_eq!(metadata.text("missing"), None);
+    assert_eq!(metadata.floats("INT8S"), None);
+    assert_eq!(metadata.string("missing"), None);
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Safetensors files: one, several under an index, and such as nobody should believe.
+//! Safetensors files: single, sharded, and hostile.
 
 use std::path::Path;
 
 use attentive_formats::safetensors::{open, open_sharded, parse};
-use attentive_formats::{FileError, Kind};
+use attentive_formats::{DType, FileError};
 use proptest::prelude::*;
 
-/// A file with this header and so many bytes of tensors.
+/// A file with this header and tensor data.
 fn file(header: &str, tensors: &[u8]) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -35,19 +35,19 @@ fn written(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
 }
 
 #[test]
-fn every_kind_is_read() {
+fn every_dtype_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (set, metadata) = open(&written(folder.path(), "model.safetensors", &good())).unwrap();
     let names: Vec<&str> = set.names().collect();
     assert_eq!(names, ["a", "brain", "half", "whole"]);
     assert_eq!(metadata["format"], "pt");
     assert_eq!(set.shape("a"), Some(&[2, 3][..]));
-    assert_eq!(set.kind("half"), Some(Kind::F16));
+    assert_eq!(set.dtype("half"), Some(DType::F16));
     assert_eq!(set.floats("a").unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(set.floats("half").unwrap(), [1.0, -2.0]);
     assert_eq!(set.floats("brain").unwrap(), [1.0, -2.0]);
     assert_eq!(set.integers("whole").unwrap(), [-7]);
-    assert_eq!(set.floats("whole"), None, "whole numbers are no floats");
+    assert_eq!(set.floats("whole"), None, "integers are no floats");
     assert_eq!(set.floats("missing"), None);
 }
 
@@ -86,7 +86,7 @@ fn headers_that_lie_are_refused() {
         let problem = problem(&header, tensors);
         assert!(!problem.contains('\n'), "{problem}");
     }
-    // A header of more bytes than there are, and of more than any header has.
+    // A header longer than the file, and than any header.
     for length in [100, 1 << 27, u64::MAX] {
         let mut bytes = u64::to_le_bytes(length).to_vec();
         bytes.extend([b' '; 16]);
@@ -103,10 +103,10 @@ fn cut_and_flipped_files_are_refused_or_read_and_never_panic() {
     for length in 0..good.len() {
         parse(&good[..length]).expect_err("a file that ends early");
     }
-    for place in 0..good.len() {
+    for position in 0..good.len() {
         for flip in [1, 0x80, 0xff] {
             let mut bytes = good.clone();
-            bytes[place] ^= flip;
+            bytes[position] ^= flip;
             let _ = parse(&bytes);
         }
     }
@@ -141,7 +141,7 @@ fn shards_are_read_together() {
     let set = open_sharded(&index(r#"{"a":"1.safetensors","b":"2.safetensors"}"#)).unwrap();
     assert_eq!(set.floats("a").unwrap(), [1.0]);
     assert_eq!(set.floats("b").unwrap(), [2.0]);
-    for (map, words) in [
+    for (map, message) in [
         (r#"{"a":"../1.safetensors"}"#, "no file name"),
         (r#"{"a":"/etc/passwd"}"#, "no file name"),
         (r#"{"a":""}"#, "no file name"),
@@ -153,7 +153,7 @@ fn shards_are_read_together() {
         (r#"[]"#, "no weight_map"),
     ] {
         let error = open_sharded(&index(map)).unwrap_err();
-        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
     }
     let error = open_sharded(&index(r#"{"a":"3.safetensors"}"#)).unwrap_err();
     assert!(matches!(error, FileError::Io { .. }), "{error}");

@@ -1,11 +1,11 @@
-//! Whether a model can make texts from a prompt or source, asked before anything is computed.
+//! Checks that a model can generate from a prompt or source, before anything is computed.
 
 use attentive_model::{Model, ModelConfig, Role};
 use attentive_text::Tokenizer;
 
-use crate::{GenerationConfig, GenerationError, Rules};
+use crate::{GenerationConfig, GenerationError, LogitsProcessors};
 
-/// Whether `prompt` can be continued with these settings; for a model with an encoder, whether it can be its source.
+/// Whether `prompt` can be continued with these settings, or encoded where the model has an encoder.
 pub fn check(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
@@ -14,11 +14,11 @@ pub fn check(
 ) -> Result<(), GenerationError> {
     config.sampling.validate()?;
     check_tokenizer(model, tokenizer)?;
-    check_rules(model, &config.rules)?;
+    check_decoder(model, &config.processors)?;
     check_prompt(model, prompt)
 }
 
-/// Whether the model has all tokens of the tokenizer.
+/// Whether the model's vocabulary has all tokens of the tokenizer.
 pub fn check_tokenizer(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
@@ -33,23 +33,26 @@ pub fn check_tokenizer(
     }
 }
 
-/// Whether the model can make texts by these rules.
-pub(crate) fn check_rules(model: &Model, rules: &Rules) -> Result<(), GenerationError> {
-    rules.validate()?;
+/// Whether the model is a decoder whose vocabulary has all tokens that the processors name.
+pub(crate) fn check_decoder(
+    model: &Model,
+    processors: &LogitsProcessors,
+) -> Result<(), GenerationError> {
+    processors.validate()?;
     let config = model.config();
-    if config.role != Role::Causal || config.head.words().is_none() {
+    if config.role != Role::Causal || config.head.lm_head().is_none() {
         return Err(GenerationError::NoDecoder);
     }
-    let start = match (&config.encoder, rules.start) {
+    let start = match (&config.encoder, processors.decoder_start) {
         (Some(_), None) => return Err(GenerationError::NoStart),
-        (Some(_), start) => start.map(|id| ("the decoder's first token", id)),
+        (Some(_), start) => start.map(|id| ("decoder_start_token_id", id)),
         (None, _) => None,
     };
     let vocabulary = config.vocabulary;
-    let mut put = start.into_iter().chain(rules.put());
-    match put.find(|(_, id)| *id as usize >= vocabulary) {
-        Some((role, id)) => Err(GenerationError::UnknownSpecial {
-            role,
+    let mut required = start.into_iter().chain(processors.required_tokens());
+    match required.find(|(_, id)| *id as usize >= vocabulary) {
+        Some((setting, id)) => Err(GenerationError::UnknownSpecialToken {
+            setting,
             id,
             vocabulary,
         }),
@@ -57,11 +60,11 @@ pub(crate) fn check_rules(model: &Model, rules: &Rules) -> Result<(), Generation
     }
 }
 
-/// Whether the model can read `prompt`: continue it, or where it has an encoder, read it there.
+/// Whether `prompt` fits the model's length and vocabulary, or those of its encoder.
 pub fn check_prompt(model: &Model, prompt: &[u32]) -> Result<(), GenerationError> {
     let config = model.config();
-    let reader: &ModelConfig = config.encoder.as_deref().unwrap_or(config);
-    let (tokens, length, vocabulary) = (prompt.len(), reader.length, reader.vocabulary);
+    let input_stack: &ModelConfig = config.encoder.as_deref().unwrap_or(config);
+    let (tokens, length, vocabulary) = (prompt.len(), input_stack.length, input_stack.vocabulary);
     match config.encoder.is_some() {
         true if tokens == 0 => return Err(GenerationError::EmptySource),
         true if tokens > length => return Err(GenerationError::LongSource { tokens, length }),
@@ -78,10 +81,10 @@ pub fn check_prompt(model: &Model, prompt: &[u32]) -> Result<(), GenerationError
     }
 }
 
-/// The id that fills up the shorter of several sources: any will do, if the files name none.
-pub(crate) fn padding(model: &Model, rules: &Rules) -> u32 {
+/// The id that pads the encoder's input. It is masked, so any will do if the files name none.
+pub(crate) fn pad_token(model: &Model, processors: &LogitsProcessors) -> u32 {
     let encoder = model.config().encoder.as_ref();
     let vocabulary = encoder.map_or(0, |encoder| encoder.vocabulary);
-    let known = rules.padding.filter(|id| (*id as usize) < vocabulary);
-    known.unwrap_or(0)
+    let pad = processors.pad.filter(|id| (*id as usize) < vocabulary);
+    pad.unwrap_or(0)
 }

@@ -1,24 +1,22 @@
-//! Why nothing can be generated, each as one sentence: what, where, what to do.
+//! Errors of generation, each as one sentence: what, where, what to do.
 
 use attentive_text::TextError;
 
-/// Why nothing can be generated.
+/// Why a text cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
     /// A setting is out of its range.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// The model is no decoder.
+    /// The model is not a decoder.
     #[error(
-        "the model continues no text, since it sees later tokens or scores none; give a decoder or an encoder-decoder"
+        "the model is not causal or has no language-modelling head, so it cannot generate text; give a decoder or an encoder-decoder"
     )]
     NoDecoder,
     /// The prompt has no tokens.
-    #[error(
-        "the prompt is empty, and the model has no token that a text begins with; give a prompt"
-    )]
+    #[error("the prompt is empty and the model has no beginning-of-text token; give a prompt")]
     EmptyPrompt,
-    /// There is nothing for the encoder to read.
+    /// The encoder's input has no tokens.
     #[error("the source is empty; give a text for the encoder to read")]
     EmptySource,
     /// The prompt is too long.
@@ -29,7 +27,7 @@ pub enum GenerationError {
         /// The model's length.
         length: usize,
     },
-    /// The encoder's text is too long.
+    /// The encoder's input is too long.
     #[error("the source has {tokens} tokens and the encoder reads at most {length}; shorten it")]
     LongSource {
         /// Tokens of the source.
@@ -42,21 +40,19 @@ pub enum GenerationError {
     UnknownId {
         /// The id.
         id: u32,
-        /// The vocabulary of the stack that reads it.
+        /// The vocabulary of the model, or of its encoder.
         vocabulary: usize,
     },
-    /// Nobody says what the decoder starts with.
-    #[error(
-        "the model's files name no token that its decoder starts with; add one to its generation settings"
-    )]
+    /// The decoder has no start token.
+    #[error("the model's files have no decoder_start_token_id; add one to its generation settings")]
     NoStart,
-    /// The model's files name a token that does not exist.
+    /// A setting names a token that does not exist.
     #[error(
-        "the model's files want {role} to be {id}, which is outside the vocabulary of {vocabulary}; correct the model's generation settings"
+        "{setting}: token {id} is outside the vocabulary of {vocabulary}; correct the model's generation settings"
     )]
-    UnknownSpecial {
-        /// What the token is for.
-        role: &'static str,
+    UnknownSpecialToken {
+        /// The setting.
+        setting: &'static str,
         /// The id.
         id: u32,
         /// The decoder's vocabulary.
@@ -72,15 +68,13 @@ pub enum GenerationError {
         /// The model's vocabulary.
         model: usize,
     },
-    /// No token may come next.
-    #[error(
-        "every token that could come next is forbidden; loosen the rules of the model's generation settings"
-    )]
-    NothingAllowed,
-    /// The model is broken.
-    #[error("the model gives scores that are not numbers; its weights are broken")]
-    NotANumber,
-    /// The tokens cannot be made text.
+    /// The logits processors mask the whole vocabulary.
+    #[error("every next token is masked; loosen the model's generation settings")]
+    AllTokensMasked,
+    /// The logits are NaN or infinite.
+    #[error("the model's logits are not finite; its weights are broken")]
+    NonFiniteLogits,
+    /// The tokens cannot be decoded.
     #[error(transparent)]
     Text(#[from] TextError),
 }
@@ -98,7 +92,7 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    /// The first of `(name, value, fits, range)` that does not fit.
+    /// The first of `(name, value, fits, range)` that is out of range.
     pub(crate) fn first<const N: usize>(
         checks: [(&'static str, f64, bool, &str); N],
     ) -> Result<(), Self> {

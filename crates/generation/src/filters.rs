@@ -1,6 +1,9 @@
-//! Filters on the scores of the next token, each after Hugging Face's definition.
+//! Filters on the logits of the next token, as transformers defines them.
 
-/// Makes tokens that already occurred less likely. Keskar et al. 2019.
+use crate::softmax::softmax;
+
+/// Divides the positive logits of tokens that already occurred by `penalty`, and multiplies the negative ones. Keskar et al.
+/// 2019.
 pub fn penalize_repetition(logits: &mut [f32], seen: &[u32], penalty: f64) {
     if penalty == 1.0 {
         return;
@@ -9,14 +12,14 @@ pub fn penalize_repetition(logits: &mut [f32], seen: &[u32], penalty: f64) {
     seen.sort_unstable();
     seen.dedup();
     for id in seen {
-        if let Some(score) = logits.get_mut(id as usize) {
-            let factor = if *score > 0.0 { 1.0 / penalty } else { penalty };
-            *score = (f64::from(*score) * factor) as f32;
+        if let Some(logit) = logits.get_mut(id as usize) {
+            let factor = if *logit > 0.0 { 1.0 / penalty } else { penalty };
+            *logit = (f64::from(*logit) * factor) as f32;
         }
     }
 }
 
-/// Keeps the `count` highest scores and those equal to the last of them. Fan et al. 2018.
+/// Keeps the `count` highest logits, and ties with the last of them. Fan et al. 2018.
 pub fn top_k(logits: &mut [f32], count: usize) {
     if count >= logits.len() {
         return;
@@ -24,10 +27,10 @@ pub fn top_k(logits: &mut [f32], count: usize) {
     let mut sorted = logits.to_vec();
     let (_, last_kept, _) = sorted.select_nth_unstable_by(count - 1, |a, b| b.total_cmp(a));
     let last_kept = *last_kept;
-    forbid(logits, |score| score < last_kept);
+    mask_where(logits, |logit| logit < last_kept);
 }
 
-/// Keeps the most likely tokens that together reach the probability. Holtzman et al. 2019.
+/// Keeps the likeliest tokens whose probabilities add up to `probability`. Holtzman et al. 2019.
 pub fn top_p(logits: &mut [f32], probability: f64) {
     if probability >= 1.0 {
         return;
@@ -37,7 +40,7 @@ pub fn top_p(logits: &mut [f32], probability: f64) {
     order.sort_by(|a, b| probabilities[*b].total_cmp(&probabilities[*a]));
     let mut sum = 0.0;
     for id in order {
-        // The token that crosses the line is still kept, so at least one always is.
+        // The token that crosses the threshold is kept, so at least one always is.
         if sum >= probability {
             logits[id] = f32::NEG_INFINITY;
         }
@@ -45,63 +48,52 @@ pub fn top_p(logits: &mut [f32], probability: f64) {
     }
 }
 
-/// Keeps tokens that have at least this part of the likeliest's probability. Nguyen et al. 2024.
-pub fn min_p(logits: &mut [f32], part: f64) {
+/// Keeps tokens with at least `fraction` of the highest probability. Nguyen et al. 2024.
+pub fn min_p(logits: &mut [f32], fraction: f64) {
     let probabilities = softmax(logits);
     let largest = probabilities.iter().copied().fold(0.0, f64::max);
-    for (score, probability) in logits.iter_mut().zip(probabilities) {
-        // The likeliest is kept whatever the part.
-        if probability < part * largest {
-            *score = f32::NEG_INFINITY;
+    for (logit, probability) in logits.iter_mut().zip(probabilities) {
+        // The likeliest is kept whatever the fraction.
+        if probability < fraction * largest {
+            *logit = f32::NEG_INFINITY;
         }
     }
 }
 
-/// Keeps tokens whose surprise is nearest to what is expected, until they together reach the probability. Meister et al. 2022.
+/// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities add up to `probability`. Meister et
+/// al. 2022.
 pub fn typical_p(logits: &mut [f32], probability: f64) {
     if probability >= 1.0 {
         return;
     }
     let probabilities = softmax(logits);
-    let surprise = |id: usize| -probabilities[id].ln();
+    let surprisal = |id: usize| -probabilities[id].ln();
     let possible = (0..logits.len()).filter(|id| probabilities[*id] > 0.0);
     let mut order: Vec<usize> = possible.collect();
-    let expected: f64 = order
+    let entropy: f64 = order
         .iter()
-        .map(|id| probabilities[*id] * surprise(*id))
+        .map(|id| probabilities[*id] * surprisal(*id))
         .sum();
-    let strangeness = |id: usize| (surprise(id) - expected).abs();
-    order.sort_by(|a, b| strangeness(*a).total_cmp(&strangeness(*b)));
+    let deviation = |id: usize| (surprisal(id) - entropy).abs();
+    order.sort_by(|a, b| deviation(*a).total_cmp(&deviation(*b)));
     let mut sum = 0.0;
     let crossing = order.iter().position(|id| {
         sum += probabilities[*id];
         sum >= probability
     });
-    let Some(last) = crossing.map(|place| strangeness(order[place])) else {
+    let Some(last) = crossing.map(|index| deviation(order[index])) else {
         return;
     };
     for id in order {
-        if strangeness(id) > last {
+        if deviation(id) > last {
             logits[id] = f32::NEG_INFINITY;
         }
     }
 }
 
-/// The probabilities that the scores stand for.
-pub(crate) fn softmax(logits: &[f32]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut values: Vec<f64> = logits
-        .iter()
-        .map(|score| f64::from(score - largest).exp())
-        .collect();
-    let sum: f64 = values.iter().sum();
-    values.iter_mut().for_each(|value| *value /= sum);
-    values
-}
-
-fn forbid(logits: &mut [f32], which: impl Fn(f32) -> bool) {
-    for score in logits.iter_mut().filter(|score| which(**score)) {
-        *score = f32::NEG_INFINITY;
+fn mask_where(logits: &mut [f32], condition: impl Fn(f32) -> bool) {
+    for logit in logits.iter_mut().filter(|logit| condition(**logit)) {
+        *logit = f32::NEG_INFINITY;
     }
 }
 

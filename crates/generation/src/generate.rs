@@ -1,25 +1,25 @@
-//! The decoding loop: read, choose, stream, until something says stop.
+//! The decoding loop of greedy decoding and sampling, with streamed text.
 
 use std::ops::ControlFlow;
 
 use attentive_model::Model;
 use attentive_text::{TextStream, Tokenizer};
 
-use crate::check::padding;
-use crate::rules::Place;
-use crate::{GenerationError, Rules, Sampling, Session, StopStrings, check, encode};
+use crate::check::pad_token;
+use crate::logits_processors::ProcessorContext;
+use crate::{GenerationError, LogitsProcessors, Sampling, Session, StopStrings, check, encode};
 
 /// What to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationConfig {
-    /// The most tokens to make.
-    pub max_tokens: usize,
+    /// Maximum number of new tokens.
+    pub max_new_tokens: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// Strings that end the text; they are not part of it.
-    pub stop: Vec<String>,
-    /// What the model's files ask of every text.
-    pub rules: Rules,
+    pub stop_strings: Vec<String>,
+    /// The logits processors of the model's folder.
+    pub processors: LogitsProcessors,
 }
 
 /// What was generated.
@@ -36,93 +36,95 @@ pub struct Generated {
 /// Why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// A token that ends texts.
-    End,
+    /// An end-of-text token.
+    EndToken,
     /// A stop string.
-    Stop,
-    /// As many tokens as were asked for, or as the model can make.
+    StopString,
+    /// The maximum number of new tokens, or the model's length.
     Length,
-    /// Whoever was shown the text wanted no more.
-    Unwanted,
+    /// The callback.
+    Cancelled,
 }
 
-/// One step of the stream.
+/// One chunk of the streamed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece<'t> {
-    /// The new token; none for text that was held back until the end.
+pub struct TextChunk<'t> {
+    /// The new token; none for the text that was still pending at the end.
     pub id: Option<u32>,
-    /// The text that is now final; often one word, sometimes nothing yet.
+    /// The text that is now final: often one word, sometimes empty.
     pub text: &'t str,
 }
 
-/// Continues `prompt`, handing each piece to `show` as it comes, which may end the text by breaking. A model with an encoder
-/// reads the prompt there and writes a text of its own.
+/// Continues `prompt`, or decodes it where the model has an encoder. Each chunk is passed to `on_chunk`, which may end the
+/// text by breaking.
 ///
-/// Without a tokenizer there are only ids, and stop strings are never met.
+/// Without a tokenizer there are only ids, and stop strings have no effect.
 pub fn generate(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
     prompt: &[u32],
     config: &GenerationConfig,
-    mut show: impl FnMut(Piece) -> ControlFlow<()>,
+    mut on_chunk: impl FnMut(TextChunk) -> ControlFlow<()>,
 ) -> Result<Generated, GenerationError> {
     check(model, tokenizer, prompt, config)?;
-    let possible = tokenizer.map_or(model.config().vocabulary, Tokenizer::vocabulary);
-    let (mut session, mut unread, most) = begin(model, prompt, config)?;
+    let vocabulary = tokenizer.map_or(model.config().vocabulary, Tokenizer::vocabulary);
+    let (mut session, decoder_input, max_new_tokens) = begin(model, prompt, config)?;
     let mut stream = tokenizer.map(TextStream::new);
-    let mut stops = StopStrings::new(&config.stop);
+    let mut stop_strings = StopStrings::new(&config.stop_strings);
     let mut generated = Generated {
         ids: Vec::new(),
         text: String::new(),
         reason: StopReason::Length,
     };
-    while generated.ids.len() < most {
-        let mut logits = session.read(&unread);
-        // A model may have spare entries at the end of its vocabulary, which stand for no text.
-        logits[possible..].fill(f32::NEG_INFINITY);
-        let place = Place {
-            source: prompt,
-            seen: session.ids(),
-            made: generated.ids.len(),
-            most,
+    while generated.ids.len() < max_new_tokens {
+        let mut logits = match generated.ids.last() {
+            None => session.prefill(&decoder_input),
+            Some(id) => session.step(*id),
         };
-        config.rules.apply(&mut logits, place);
-        if logits.iter().all(|score| *score == f32::NEG_INFINITY) {
-            return Err(GenerationError::NothingAllowed);
+        // A model's vocabulary may be padded beyond the tokenizer's.
+        logits[vocabulary..].fill(f32::NEG_INFINITY);
+        let context = ProcessorContext {
+            source: prompt,
+            tokens: session.ids(),
+            generated: generated.ids.len(),
+            max_new_tokens,
+        };
+        config.processors.apply(&mut logits, context);
+        if logits.iter().all(|logit| *logit == f32::NEG_INFINITY) {
+            return Err(GenerationError::AllTokensMasked);
         }
-        let id = config.sampling.choose(logits, session.ids().len())?;
-        if config.rules.end.contains(&id) {
-            generated.reason = StopReason::End;
+        let id = config.sampling.sample(logits, session.ids().len())?;
+        if config.processors.eos.contains(&id) {
+            generated.reason = StopReason::EndToken;
             break;
         }
         generated.ids.push(id);
-        unread = vec![id];
-        let piece = stream.as_mut().map(|stream| stream.push(id));
-        let piece = piece.transpose()?.unwrap_or_default();
-        let (safe, stopped) = stops.push(&piece);
-        let shown = show(Piece {
+        let text = stream.as_mut().map(|stream| stream.push(id));
+        let text = text.transpose()?.unwrap_or_default();
+        let (text, stopped) = stop_strings.push(&text);
+        let flow = on_chunk(TextChunk {
             id: Some(id),
-            text: &safe,
+            text: &text,
         });
-        generated.text += &safe;
+        generated.text += &text;
         if stopped {
-            generated.reason = StopReason::Stop;
+            generated.reason = StopReason::StopString;
             return Ok(generated);
         }
-        if shown.is_break() {
-            generated.reason = StopReason::Unwanted;
+        if flow.is_break() {
+            generated.reason = StopReason::Cancelled;
             return Ok(generated);
         }
     }
-    let held_back = stream.map_or_else(String::new, TextStream::finish);
-    let (mut rest, stopped) = stops.push(&held_back);
-    rest += &stops.finish();
+    let pending = stream.map_or_else(String::new, TextStream::finish);
+    let (mut rest, stopped) = stop_strings.push(&pending);
+    rest += &stop_strings.finish();
     if stopped {
-        generated.reason = StopReason::Stop;
+        generated.reason = StopReason::StopString;
     }
     if !rest.is_empty() {
-        // Nothing is left to end.
-        let _ = show(Piece {
+        // The text is complete, so breaking has no effect.
+        let _ = on_chunk(TextChunk {
             id: None,
             text: &rest,
         });
@@ -131,17 +133,28 @@ pub fn generate(
     Ok(generated)
 }
 
-/// A session, the tokens to read first, and the most tokens that can be made.
+/// A session, the tokens of its prefill, and the maximum number of new tokens.
 fn begin<'m>(
     model: &'m Model,
     prompt: &[u32],
     config: &GenerationConfig,
 ) -> Result<(Session<'m>, Vec<u32>, usize), GenerationError> {
     if model.config().encoder.is_none() {
-        return Ok((Session::new(model), prompt.to_vec(), config.max_tokens));
+        return Ok((Session::new(model), prompt.to_vec(), config.max_new_tokens));
     }
-    let memory = encode(model, &[prompt.to_vec()], padding(model, &config.rules));
-    let start = config.rules.start.ok_or(GenerationError::NoStart)?;
-    let most = config.max_tokens.min(model.config().length);
-    Ok((Session::over(model, memory), vec![start], most))
+    let memory = encode(
+        model,
+        &[prompt.to_vec()],
+        pad_token(model, &config.processors),
+    );
+    let start = config
+        .processors
+        .decoder_start
+        .ok_or(GenerationError::NoStart)?;
+    let max_new_tokens = config.max_new_tokens.min(model.config().length);
+    Ok((
+        Session::with_memory(model, memory),
+        vec![start],
+        max_new_tokens,
+    ))
 }

@@ -1,24 +1,29 @@
-//! Decoding: sessions with a cache, filters on the scores, sampling, beam search, stop conditions, streamed text.
+//! Generation: sessions with a KV cache, logits processors, sampling, beam search, stop strings, streamed text.
 
 mod beams;
 mod check;
 mod error;
 mod filters;
 mod generate;
-mod rules;
+mod logits_processors;
 mod sampling;
 mod sequences;
 mod session;
+pub mod settings;
+mod softmax;
 mod stop;
 
-pub use beams::{Beam, BeamConfig, Changes, beam_search};
+pub use beams::{Beam, BeamConfig, beam_search};
 pub use check::{check, check_prompt, check_tokenizer};
 pub use error::{GenerationError, SettingError};
 pub use filters::{min_p, penalize_repetition, top_k, top_p, typical_p};
-pub use generate::{Generated, GenerationConfig, Piece, StopReason, generate};
-pub use rules::Rules;
+pub use generate::{Generated, GenerationConfig, StopReason, TextChunk, generate};
+pub use logits_processors::LogitsProcessors;
 pub use sampling::Sampling;
 pub use session::{Session, encode};
+pub use settings::{
+    EarlyStopping, ExponentialDecayLengthPenalty, GenerationSettings, MAX_BEAMS, SequenceBias,
+    SettingsFileError, SpecialTokens, token_ids,
+};
+pub use softmax::softmax;
 pub use stop::StopStrings;
-
-pub use attentive_model::checkpoint::{Bias, EndPull, SearchEnd};

@@ -1,34 +1,35 @@
-//! Choosing the next token from its scores.
+//! Greedy decoding and sampling: the next token from its logits.
 
-use attentive_model::checkpoint::{CheckpointError, GenerationSettings};
+use crate::{GenerationSettings, SettingsFileError};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::filters::{min_p, softmax, top_k, top_p, typical_p};
+use crate::filters::{min_p, top_k, top_p, typical_p};
+use crate::softmax::{max, softmax};
 use crate::{GenerationError, SettingError};
 
-/// Among how many tokens Hugging Face draws where a folder does not say.
+/// The default `top_k` of transformers.
 const TOP_K: usize = 50;
 
-/// The last byte of the generators' keys: tells these draws from those of other purposes with the same seed, such as
-/// the windows of training (1) and the weights and dropout (0).
+/// The last byte of the generator's key: separates sampling from other uses of the same seed, such as training windows (1) and
+/// weights and dropout (0).
 const DOMAIN: u8 = 2;
 
 /// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the scores; zero always takes the highest.
+    /// Divides the logits; zero is greedy decoding.
     pub temperature: f64,
-    /// Only the highest scores are candidates.
+    /// Samples from this many of the likeliest tokens.
     pub top_k: Option<usize>,
-    /// Only the most likely tokens that together reach this probability are candidates.
+    /// Samples from the likeliest tokens whose probabilities add up to this.
     pub top_p: Option<f64>,
-    /// Only tokens that have this part of the likeliest's probability are candidates.
+    /// Samples from tokens with at least this fraction of the highest probability.
     pub min_p: Option<f64>,
-    /// Only the most typical tokens that together reach this probability are candidates.
+    /// Samples from the most typical tokens whose probabilities add up to this.
     pub typical_p: Option<f64>,
-    /// Where the randomness starts.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
@@ -46,7 +47,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Always the highest score.
+    /// Greedy decoding.
     pub fn greedy() -> Self {
         Self {
             temperature: 0.0,
@@ -54,28 +55,27 @@ impl Sampling {
         }
     }
 
-    /// How a folder wants tokens to be chosen, with Hugging Face's defaults where it wants them drawn; none if it does not
-    /// say.
-    pub fn of_folder(settings: &GenerationSettings) -> Result<Option<Self>, CheckpointError> {
-        match settings.drawn {
+    /// The decoding that a folder's `do_sample` asks for, with transformers' defaults for sampling; none if it is not set.
+    pub fn from_settings(settings: &GenerationSettings) -> Result<Option<Self>, SettingsFileError> {
+        match settings.do_sample {
             None => return Ok(None),
             Some(false) => return Ok(Some(Self::greedy())),
             Some(true) => {}
         }
-        let theirs = Self {
+        let defaults = Self {
             temperature: 1.0,
             top_k: Some(TOP_K),
             ..Self::default()
         };
-        theirs.with_folder(settings).map(Some)
+        defaults.with_settings(settings).map(Some)
     }
 
-    /// These settings, with the numbers of a folder where it has them.
-    pub fn with_folder(self, settings: &GenerationSettings) -> Result<Self, CheckpointError> {
-        settings.check_drawing()?;
-        // Zero is for folders that do not draw.
+    /// Overrides these settings with those of a folder.
+    pub fn with_settings(self, settings: &GenerationSettings) -> Result<Self, SettingsFileError> {
+        settings.check_sampling()?;
+        // Zero is only allowed in folders that do not sample.
         let temperature = settings.temperature.filter(|it| *it > 0.0);
-        // Of no probability there is still the likeliest token.
+        // Zero keeps the likeliest token.
         let top_p = settings.top_p.map(|it| it.max(f64::MIN_POSITIVE));
         Ok(Self {
             temperature: temperature.unwrap_or(self.temperature),
@@ -124,23 +124,24 @@ impl Sampling {
         ])
     }
 
-    /// The next token, given its scores and how many tokens stand before it. A function of these and of the seed.
+    /// Samples the next token, at `position` of its sequence. The result is a function of the logits, the position and the
+    /// seed.
     ///
-    /// A score of minus infinity forbids a token; scores that are not numbers are an error.
-    pub fn choose(&self, logits: Vec<f32>, position: usize) -> Result<u32, GenerationError> {
+    /// Minus infinity masks a token; other logits that are not finite are an error.
+    pub fn sample(&self, logits: Vec<f32>, position: usize) -> Result<u32, GenerationError> {
         if self.temperature == 0.0 {
-            largest(&logits)?;
-            return Ok(highest(&logits));
+            finite_max(&logits)?;
+            return Ok(argmax(&logits));
         }
         Ok(self.draw(&self.probabilities(logits)?, position))
     }
 
-    /// With which probability each token is drawn, given their scores and a temperature that is not zero.
+    /// The distribution that tokens are sampled from; the temperature must not be zero.
     pub fn probabilities(&self, mut logits: Vec<f32>) -> Result<Vec<f64>, GenerationError> {
-        let largest = largest(&logits)?;
-        for score in &mut logits {
-            // Relative to the largest, so that no temperature makes a score overflow.
-            *score = ((f64::from(*score) - f64::from(largest)) / self.temperature) as f32;
+        let max = finite_max(&logits)?;
+        for logit in &mut logits {
+            // Relative to the maximum, so that no temperature makes a logit overflow.
+            *logit = ((f64::from(*logit) - f64::from(max)) / self.temperature) as f32;
         }
         if let Some(count) = self.top_k {
             top_k(&mut logits, count);
@@ -148,8 +149,8 @@ impl Sampling {
         if let Some(probability) = self.top_p {
             top_p(&mut logits, probability);
         }
-        if let Some(part) = self.min_p {
-            min_p(&mut logits, part);
+        if let Some(fraction) = self.min_p {
+            min_p(&mut logits, fraction);
         }
         if let Some(probability) = self.typical_p {
             typical_p(&mut logits, probability);
@@ -163,13 +164,13 @@ impl Sampling {
         key[8..16].copy_from_slice(&(position as u64).to_le_bytes());
         key[31] = DOMAIN;
         let mut generator = ChaCha8Rng::from_seed(key);
-        let mut left: f64 = generator.random();
+        let mut remaining: f64 = generator.random();
         let mut last_possible = 0;
         for (id, probability) in probabilities.iter().enumerate() {
             if *probability > 0.0 {
                 last_possible = id;
-                left -= probability;
-                if left < 0.0 {
+                remaining -= probability;
+                if remaining < 0.0 {
                     break;
                 }
             }
@@ -178,20 +179,20 @@ impl Sampling {
     }
 }
 
-/// The largest score, if all are numbers.
-fn largest(logits: &[f32]) -> Result<f32, GenerationError> {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    match largest.is_finite() && !logits.iter().any(|score| score.is_nan()) {
-        true => Ok(largest),
-        false => Err(GenerationError::NotANumber),
+/// The largest logit; an error unless it is finite and none is NaN.
+fn finite_max(logits: &[f32]) -> Result<f32, GenerationError> {
+    let max = max(logits);
+    match max.is_finite() && !logits.iter().any(|logit| logit.is_nan()) {
+        true => Ok(max),
+        false => Err(GenerationError::NonFiniteLogits),
     }
 }
 
-/// The first of the highest scores.
-fn highest(logits: &[f32]) -> u32 {
+/// The first of the largest logits.
+fn argmax(logits: &[f32]) -> u32 {
     let mut best = 0;
-    for (id, score) in logits.iter().enumerate() {
-        if *score > logits[best] {
+    for (id, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
             best = id;
         }
     }
@@ -203,12 +204,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_follow_the_probabilities() {
+    fn samples_follow_the_probabilities() {
         let sampling = Sampling::default();
         let logits = [0.2f32, 0.5, 0.3].map(f32::ln).to_vec();
         let mut counts = [0i32; 3];
         for position in 0..3000 {
-            let id = sampling.choose(logits.clone(), position);
+            let id = sampling.sample(logits.clone(), position);
             counts[id.unwrap() as usize] += 1;
         }
         for (count, expected) in counts.iter().zip([600, 1500, 900]) {
@@ -234,30 +235,30 @@ mod tests {
                 ..Sampling::default()
             },
         ] {
-            let id = sampling.choose(logits.clone(), 0).unwrap();
+            let id = sampling.sample(logits.clone(), 0).unwrap();
             assert_eq!(id, 1, "{sampling:?}");
         }
     }
 
     #[test]
-    fn extreme_scores_and_temperatures_still_choose() {
+    fn extreme_logits_and_temperatures_still_sample() {
         for temperature in [1e-300, 1e-30, 1.0, 1e30] {
             let sampling = Sampling {
                 temperature,
                 ..Sampling::default()
             };
             let logits = vec![f32::MIN, f32::MAX, f32::NEG_INFINITY];
-            let id = sampling.choose(logits, 0).unwrap();
+            let id = sampling.sample(logits, 0).unwrap();
             assert!(id < 2 && (id == 1 || temperature > 1.0), "{temperature}");
         }
     }
 
     #[test]
-    fn scores_that_are_not_numbers_are_an_error() {
+    fn logits_that_are_not_finite_are_an_error() {
         for sampling in [Sampling::greedy(), Sampling::default()] {
             for bad in [f32::NAN, f32::INFINITY] {
-                let chosen = sampling.choose(vec![1.0, bad, 2.0], 0);
-                assert!(matches!(chosen, Err(GenerationError::NotANumber)));
+                let chosen = sampling.sample(vec![1.0, bad, 2.0], 0);
+                assert!(matches!(chosen, Err(GenerationError::NonFiniteLogits)));
             }
         }
     }

@@ -1,24 +1,23 @@
-//! Sequences of one length in the making, read side by side, with the cache that spares reading them again where one can
-//! serve.
+//! A batch of sequences of equal length, decoded with a KV cache where all layers support one.
 
-use attentive_model::{Cache, Extras, Input, Memory, Model};
+use attentive_model::{Cache, ForwardOptions, Input, Memory, Model};
 use burn::tensor::{Int, Tensor, TensorData};
 
-/// Rows of a batch.
+/// A batch of sequences.
 #[derive(Debug)]
 pub(crate) struct Sequences<'m> {
     model: &'m Model,
-    /// What the rows look at, where they look at something.
+    /// The encoder's output, for cross-attention.
     memory: Option<Memory>,
-    /// Whose memory at first each row looks at; empty until rows are chosen anew.
+    /// The source whose memory each row attends to; empty until rows are selected.
     sources: Vec<usize>,
-    /// None where a layer can have no cache: then all is read again for each token.
+    /// None where a layer does not support one: each step then runs over the whole sequence.
     cache: Option<Cache>,
     rows: Vec<Vec<u32>>,
 }
 
 impl<'m> Sequences<'m> {
-    /// Rows that have read nothing, as many as there are sequences in the memory, or as are first read.
+    /// An empty batch. Its size is that of the memory, or of the first forward pass.
     pub fn new(model: &'m Model, memory: Option<Memory>) -> Self {
         Self {
             model,
@@ -29,8 +28,8 @@ impl<'m> Sequences<'m> {
         }
     }
 
-    /// Forgets all tokens.
-    pub fn restart(&mut self) {
+    /// Removes all tokens.
+    pub fn reset(&mut self) {
         self.cache = self.cache.take().map(|_| Cache::new());
         self.rows.clear();
     }
@@ -40,7 +39,7 @@ impl<'m> Sequences<'m> {
         self.model
     }
 
-    /// Whether the rows look at something.
+    /// Whether the decoder has cross-attention.
     pub fn has_memory(&self) -> bool {
         self.memory.is_some()
     }
@@ -50,34 +49,34 @@ impl<'m> Sequences<'m> {
         &self.rows
     }
 
-    /// Reads more tokens, as many in each row, and gives the scores of those after them, row after row.
-    pub fn read(&mut self, new: &[Vec<u32>]) -> Vec<f32> {
+    /// Appends tokens, equally many to each row, and returns the logits of the next tokens, row by row.
+    pub fn forward(&mut self, new: &[Vec<u32>]) -> Vec<f32> {
         if self.rows.is_empty() {
             self.rows.resize_with(new.len(), Vec::new);
         }
         for (row, new) in self.rows.iter_mut().zip(new) {
             row.extend_from_slice(new);
         }
-        let unread = match &self.cache {
+        let inputs = match &self.cache {
             Some(_) => new,
             None => self.rows.as_slice(),
         };
-        let length = unread[0].len();
+        let length = inputs[0].len();
         let input = Input {
             memory: self.memory.clone(),
-            ..Input::new(ids(unread, self.model))
+            ..Input::new(ids(inputs, self.model))
         };
-        let extras = Extras {
+        let options = ForwardOptions {
             cache: self.cache.as_mut(),
-            ..Extras::default()
+            ..ForwardOptions::default()
         };
-        let hidden = self.model.hidden(input, extras).states;
+        let hidden = self.model.hidden_states(input, options).states;
         let last = hidden.narrow(1, length - 1, 1);
-        let logits = self.model.words(last).into_data();
+        let logits = self.model.logits(last).into_data();
         logits.try_to_vec::<f32>().expect("logits are f32")
     }
 
-    /// Makes row `i` what row `rows[i]` was.
+    /// Replaces row `i` by row `rows[i]`, in the cache and the memory as well.
     pub fn select(&mut self, rows: &[usize]) {
         if let Some(cache) = &mut self.cache {
             cache.select(rows);
@@ -86,25 +85,26 @@ impl<'m> Sequences<'m> {
         let source = |row: &usize| self.sources.get(*row).copied().unwrap_or(*row);
         let sources: Vec<usize> = rows.iter().map(source).collect();
         if let Some(memory) = self.memory.take_if(|_| sources != self.sources) {
-            self.memory = Some(selected(memory, rows));
+            self.memory = Some(select_rows(memory, rows));
         }
         self.sources = sources;
     }
 }
 
-/// Token ids as the model reads them; all rows have one length.
+/// Rows of equal length as the model's input.
 pub(crate) fn ids(rows: &[Vec<u32>], model: &Model) -> Tensor<2, Int> {
-    let numbers: Vec<i64> = rows.iter().flatten().map(|id| i64::from(*id)).collect();
-    let data = TensorData::new(numbers, [rows.len(), rows[0].len()]);
+    let values: Vec<i64> = rows.iter().flatten().map(|id| i64::from(*id)).collect();
+    let data = TensorData::new(values, [rows.len(), rows[0].len()]);
     Tensor::from_data(data, &model.device())
 }
 
-fn selected(memory: Memory, rows: &[usize]) -> Memory {
-    let numbers: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-    let places = Tensor::<1, Int>::from_data(numbers.as_slice(), &memory.keys.device());
+fn select_rows(memory: Memory, rows: &[usize]) -> Memory {
+    let indices: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
+    let indices = Tensor::<1, Int>::from_data(indices.as_slice(), &memory.keys.device());
     Memory {
-        keys: memory.keys.select(0, places.clone()),
-        values: memory.values.select(0, places),
-        real: (memory.real).map(|real| rows.iter().map(|row| real[*row].clone()).collect()),
+        keys: memory.keys.select(0, indices.clone()),
+        values: memory.values.select(0, indices),
+        non_padding: (memory.non_padding)
+            .map(|real| rows.iter().map(|row| real[*row].clone()).collect()),
     }
 }

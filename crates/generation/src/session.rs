@@ -1,30 +1,30 @@
-//! A model and the tokens it has read: one sequence in the making.
+//! A session: one sequence and the KV cache of its tokens.
 
-use attentive_model::{Extras, Input, Memory, Model};
+use attentive_model::{ForwardOptions, Input, Memory, Model};
 
 use crate::sequences::{Sequences, ids};
 
-/// One sequence in the making.
+/// One sequence that a model continues.
 #[derive(Debug)]
 pub struct Session<'m> {
     sequences: Sequences<'m>,
     ids: Vec<u32>,
-    /// Where in `ids` the sequence begins that the model sees.
+    /// Start of the context window in `ids`.
     start: usize,
 }
 
 impl<'m> Session<'m> {
-    /// A session that has read nothing.
+    /// An empty session.
     pub fn new(model: &'m Model) -> Self {
-        Self::of(Sequences::new(model, None))
+        Self::from_sequences(Sequences::new(model, None))
     }
 
-    /// A session of a decoder that looks at `memory`: what [`encode`] made of a source, or states from elsewhere.
-    pub fn over(model: &'m Model, memory: Memory) -> Self {
-        Self::of(Sequences::new(model, Some(memory)))
+    /// A session of a decoder with cross-attention to `memory`: the output of [`encode`], or other hidden states.
+    pub fn with_memory(model: &'m Model, memory: Memory) -> Self {
+        Self::from_sequences(Sequences::new(model, Some(memory)))
     }
 
-    fn of(sequences: Sequences<'m>) -> Self {
+    fn from_sequences(sequences: Sequences<'m>) -> Self {
         Self {
             sequences,
             ids: Vec::new(),
@@ -32,59 +32,63 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// All tokens read.
+    /// All tokens so far.
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
-    /// Reads more tokens and gives the scores of the one after them.
+    /// Appends several tokens and returns the logits of the next one.
     ///
-    /// When the model's length is reached, the session goes on with the newer half of the sequence read afresh: the
-    /// model then sees a shorter past, as it did at the beginnings of its training windows. A decoder that looks at a memory
-    /// never saw such a thing, and ends there.
+    /// When the model's length is reached, the cache is dropped and the newer half of the sequence is prefilled again: the
+    /// model then has a shorter context, as at the start of its training windows. A decoder with cross-attention was never
+    /// trained that way, so its sequences end at the model's length.
     ///
     /// # Panics
-    /// When given no tokens, or more at once than the model's length, or in all where it looks at a memory.
-    pub fn read(&mut self, ids: &[u32]) -> Vec<f32> {
+    /// When there are no tokens, or more than the model's length in one call, or in total with cross-attention.
+    pub fn prefill(&mut self, ids: &[u32]) -> Vec<f32> {
         let length = self.sequences.model().config().length;
         assert!(
             (1..=length).contains(&ids.len()),
-            "session: cannot read {} tokens at once with length {length}",
+            "session: cannot prefill {} tokens at once with length {length}",
             ids.len()
         );
         self.ids.extend_from_slice(ids);
         if self.ids.len() - self.start <= length {
-            return self.sequences.read(&[ids.to_vec()]);
+            return self.sequences.forward(&[ids.to_vec()]);
         }
         assert!(
             !self.sequences.has_memory(),
-            "session: {} tokens are more than length {length}, and the decoder looks at a memory",
+            "session: {} tokens are more than length {length} of a decoder with cross-attention",
             self.ids.len()
         );
         self.start = self.ids.len() - (length / 2).max(ids.len());
-        self.sequences.restart();
-        self.sequences.read(&[self.ids[self.start..].to_vec()])
+        self.sequences.reset();
+        self.sequences.forward(&[self.ids[self.start..].to_vec()])
+    }
+
+    /// Appends one token and returns the logits of the next one; see [`Session::prefill`].
+    pub fn step(&mut self, id: u32) -> Vec<f32> {
+        self.prefill(&[id])
     }
 }
 
-/// What the model's encoder makes of sources, side by side. Shorter ones are filled up with `padding` (an id of the encoder's
-/// vocabulary), which nobody then sees.
+/// Encodes a batch of sources. Shorter ones are padded with `pad`, an id of the encoder's vocabulary, and masked.
 ///
 /// # Panics
 /// When the model has no encoder, or there are no sources.
-pub fn encode(model: &Model, sources: &[Vec<u32>], padding: u32) -> Memory {
+pub fn encode(model: &Model, sources: &[Vec<u32>], pad: u32) -> Memory {
     let longest = sources.iter().map(Vec::len).max();
     let longest = longest.expect("encode: there are no sources");
-    let filled = |source: &Vec<u32>| {
+    let padded = |source: &Vec<u32>| {
         let mut row = source.clone();
-        row.resize(longest, padding);
+        row.resize(longest, pad);
         row
     };
-    let rows: Vec<Vec<u32>> = sources.iter().map(filled).collect();
-    let even = sources.iter().all(|source| source.len() == longest);
+    let rows: Vec<Vec<u32>> = sources.iter().map(padded).collect();
+    let equal = sources.iter().all(|source| source.len() == longest);
     let input = Input {
-        keys: (!even).then(|| sources.iter().map(|source| 0..source.len()).collect()),
+        non_padding: (!equal).then(|| sources.iter().map(|source| 0..source.len()).collect()),
         ..Input::new(ids(&rows, model))
     };
-    model.encode(input, Extras::default())
+    model.encode(input, ForwardOptions::default())
 }

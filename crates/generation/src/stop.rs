@@ -1,6 +1,6 @@
-//! Stop strings in streamed text: nothing is shown that may turn out to be the beginning of one.
+//! Stop strings in streamed text: text that may be the start of one is held back.
 
-/// Watches a stream of text for strings that end it.
+/// Searches a stream of text for strings that end it.
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     strings: Vec<String>,
@@ -8,7 +8,7 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Watches for these strings; empty ones are left out.
+    /// Searches for these strings; empty ones are ignored.
     pub fn new(strings: &[String]) -> Self {
         Self {
             strings: strings
@@ -20,9 +20,9 @@ impl StopStrings {
         }
     }
 
-    /// Takes the next piece; gives the text that is now safe to show, and whether a stop string ended it.
-    pub fn push(&mut self, piece: &str) -> (String, bool) {
-        self.held.push_str(piece);
+    /// Appends a chunk; returns the text that is now final, and whether a stop string ended it.
+    pub fn push(&mut self, chunk: &str) -> (String, bool) {
+        self.held.push_str(chunk);
         let first = self
             .strings
             .iter()
@@ -32,22 +32,22 @@ impl StopStrings {
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
-        let safe = self.held.len() - self.longest_beginning();
+        let safe = self.held.len() - self.longest_partial_match();
         let rest = self.held.split_off(safe);
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// The text that was held back, when nothing more comes.
+    /// The text that is still held back at the end of the stream.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// The length of the longest end of the held text that begins a stop string.
-    fn longest_beginning(&self) -> usize {
-        let ends = self.held.char_indices().map(|(at, _)| &self.held[at..]);
-        let begins = |end: &&str| self.strings.iter().any(|stop| stop.starts_with(*end));
-        let mut ends = ends.filter(begins);
-        ends.next().map_or(0, str::len)
+    /// The length of the longest suffix of the held text that is a prefix of a stop string.
+    fn longest_partial_match(&self) -> usize {
+        let suffixes = self.held.char_indices().map(|(at, _)| &self.held[at..]);
+        let matches = |suffix: &&str| self.strings.iter().any(|stop| stop.starts_with(*suffix));
+        let mut suffixes = suffixes.filter(matches);
+        suffixes.next().map_or(0, str::len)
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_the_text_before_the_first_stop(
+        fn the_final_text_is_what_precedes_the_first_stop_string(
             pieces in proptest::collection::vec("[abé]{0,3}", 0..12),
             stops in proptest::collection::vec("[abé]{1,3}", 0..3),
         ) {

@@ -1,76 +1,93 @@
-//! Beam search against trying all texts, and with every kind of cache: rows that change places keep what is theirs.
+//! Beam search against exhaustive search, and with every kind of cache: reordered rows keep their state.
 
-use attentive_generation::{Beam, BeamConfig, Changes, Rules, SearchEnd, StopReason, beam_search};
-use attentive_model::{Extras, Input, Model, ModelConfig};
+use attentive_generation::{
+    Beam, BeamConfig, EarlyStopping, LogitsProcessors, StopReason, beam_search,
+};
+use attentive_model::{ForwardOptions, Input, Model, ModelConfig};
+use attentive_testing::{Scale, VALUES, assert_near};
 use burn::tensor::{Device, Tensor, TensorData};
 
 const END: u32 = 1;
 
-/// A decoder of a few words with this attention.
+/// A small decoder with this attention.
 fn model(attention: &str, vocabulary: usize) -> Model {
-    let words = format!(
-        r#"{{ "vocabulary": {vocabulary}, "length": 16, "width": 16, "initial_deviation": 0.4,
+    let json = format!(
+        r#"{{ "vocabulary": {vocabulary}, "length": 16, "width": 16, "init_std": 0.4,
             "positions": {{ "kind": "none" }},
             "blocks": [{{ "repeat": 2, "norm": {{ "kind": "layer" }}, "attention": {attention},
                 "feed_forward": {{ "kind": "plain", "hidden_width": 24 }} }}] }}"#
     );
-    let config: ModelConfig = serde_json::from_str(&words).unwrap();
+    let config: ModelConfig = serde_json::from_str(&json).unwrap();
     Model::new(&config, 3, &Device::flex()).unwrap()
 }
 
-fn config(beams: usize, max_tokens: usize) -> BeamConfig {
+fn config(beams: usize, max_new_tokens: usize) -> BeamConfig {
     BeamConfig {
-        max_tokens,
-        beams,
-        returned: beams,
+        max_new_tokens,
+        num_beams: beams,
+        num_return_sequences: beams,
         length_penalty: 1.0,
-        end: SearchEnd::Impossible,
-        changes: Changes::Lost,
-        possible: None,
-        rules: Rules::ending(vec![END]),
+        early_stopping: EarlyStopping::Never,
+        renormalize_logits: false,
+        tokenizer_vocabulary: None,
+        processors: LogitsProcessors::with_eos(vec![END]),
     }
 }
 
-/// The logarithms of the probabilities of the token after `ids`, from one pass without a cache.
-fn logarithms(model: &Model, ids: &[u32]) -> Vec<f64> {
-    let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
-    let data = TensorData::new(numbers, [1, ids.len()]);
+/// The log-probabilities of the token after `ids`, computed without a cache.
+fn log_probabilities(model: &Model, ids: &[u32]) -> Vec<f64> {
+    let values: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+    let data = TensorData::new(values, [1, ids.len()]);
     let input = Input::new(Tensor::from_data(data, &Device::flex()));
-    let logits = model.forward(input, Extras::default()).into_words();
+    let logits = model
+        .forward(input, ForwardOptions::default())
+        .into_logits();
     let last = logits.narrow(1, ids.len() - 1, 1).into_data();
     let last: Vec<f64> = last.iter::<f64>().collect();
-    let total = last.iter().map(|it| it.exp()).sum::<f64>().ln();
-    last.into_iter().map(|it| it - total).collect()
+    let log_sum_exp = last.iter().map(|it| it.exp()).sum::<f64>().ln();
+    last.into_iter().map(|it| it - log_sum_exp).collect()
 }
 
-/// The score of a text, from passes without a cache.
+/// The score of a text, computed without a cache.
 fn score(model: &Model, prompt: &[u32], beam: &Beam, penalty: f64) -> f64 {
-    let mut made = beam.ids.clone();
-    if beam.reason == StopReason::End {
-        made.push(END);
+    let mut generated = beam.ids.clone();
+    if beam.reason == StopReason::EndToken {
+        generated.push(END);
     }
     let mut seen = prompt.to_vec();
     let mut sum = 0.0;
-    for id in &made {
-        sum += logarithms(model, &seen)[*id as usize];
+    for id in &generated {
+        sum += log_probabilities(model, &seen)[*id as usize];
         seen.push(*id);
     }
-    sum / (made.len() as f64).powf(penalty)
+    sum / (generated.len() as f64).powf(penalty)
 }
 
 /// All texts of at most `left` more tokens, with their scores.
-fn all(model: &Model, prompt: &[u32], made: &[u32], sum: f64, left: usize) -> Vec<(Vec<u32>, f64)> {
-    let seen = [prompt, made].concat();
+fn all(
+    model: &Model,
+    prompt: &[u32],
+    generated: &[u32],
+    sum: f64,
+    left: usize,
+) -> Vec<(Vec<u32>, f64)> {
+    let seen = [prompt, generated].concat();
     let mut texts = Vec::new();
-    for (id, logarithm) in logarithms(model, &seen).into_iter().enumerate() {
-        let (id, sum) = (id as u32, sum + logarithm);
-        let length = (made.len() + 1) as f64;
+    for (id, log_probability) in log_probabilities(model, &seen).into_iter().enumerate() {
+        let (id, sum) = (id as u32, sum + log_probability);
+        let length = (generated.len() + 1) as f64;
         if id == END {
-            texts.push((made.to_vec(), sum / length));
+            texts.push((generated.to_vec(), sum / length));
         } else if left == 1 {
-            texts.push(([made, &[id]].concat(), sum / length));
+            texts.push(([generated, &[id]].concat(), sum / length));
         } else {
-            texts.extend(all(model, prompt, &[made, &[id]].concat(), sum, left - 1));
+            texts.extend(all(
+                model,
+                prompt,
+                &[generated, &[id]].concat(),
+                sum,
+                left - 1,
+            ));
         }
     }
     texts
@@ -87,19 +104,19 @@ fn with_enough_beams_the_best_of_all_texts_is_found() {
     assert_eq!(texts.len(), 85);
     for (beam, (ids, score)) in found[0].iter().zip(&texts).take(20) {
         assert_eq!(beam.ids, *ids);
-        assert!((beam.score - score).abs() < 1e-5);
+        assert_near("score", beam.score, *score, Scale::EachOrOne, VALUES);
     }
 }
 
 #[test]
-fn every_kind_of_cache_follows_its_beams() {
+fn every_kind_of_cache_is_reordered_with_its_beams() {
     for attention in [
         r#"{ "kind": "full", "heads": 2 }"#,
         r#"{ "kind": "sliding_window", "heads": 2, "window": 3 }"#,
         r#"{ "kind": "linear", "heads": 2 }"#,
         r#"{ "kind": "performer", "heads": 2, "features": 8 }"#,
         r#"{ "kind": "transformer_xl", "heads": 2, "memory": 24 }"#,
-        r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 4 }"#,
+        r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "hashes": 2, "chunk": 4 }"#,
     ] {
         let model = model(attention, 19);
         let prompts = [vec![3, 5, 7], vec![11, 2]];
@@ -107,24 +124,25 @@ fn every_kind_of_cache_follows_its_beams() {
         for (prompt, texts) in prompts.iter().zip(&found) {
             assert_eq!(texts.len(), 4, "{attention}");
             for beam in texts {
-                let apart = (score(&model, prompt, beam, 1.0) - beam.score).abs();
-                assert!(apart < 1e-4, "{attention}: {beam:?} is {apart} apart");
+                let alone = score(&model, prompt, beam, 1.0);
+                let what = format!("{attention}: {beam:?}");
+                assert_near(what, beam.score, alone, Scale::EachOrOne, VALUES);
             }
         }
     }
 }
 
 #[test]
-fn rules_hold_for_every_text() {
+fn logits_processors_hold_for_every_text() {
     let model = model(r#"{ "kind": "full", "heads": 2 }"#, 19);
     let mut config = BeamConfig {
-        possible: Some(17),
+        tokenizer_vocabulary: Some(17),
         ..config(5, 12)
     };
-    config.rules.repetition_penalty = Some(1.5);
-    config.rules.no_repeat = Some(2);
-    config.rules.fewest_tokens = 4;
-    config.rules.forbidden = vec![vec![6]];
+    config.processors.repetition_penalty = Some(1.5);
+    config.processors.no_repeat_ngram_size = Some(2);
+    config.processors.min_new_tokens = 4;
+    config.processors.bad_words = vec![vec![6]];
     let found = beam_search(&model, &[vec![4]], &config).unwrap();
     for beam in &found[0] {
         let seen = [&[4], beam.ids.as_slice()].concat();
@@ -139,7 +157,7 @@ fn rules_hold_for_every_text() {
 }
 
 #[test]
-fn nothing_to_make_is_the_empty_text() {
+fn no_new_tokens_is_the_empty_text() {
     let model = model(r#"{ "kind": "full", "heads": 2 }"#, 19);
     let found = beam_search(&model, &[vec![4]], &config(3, 0)).unwrap();
     let empty = Beam {

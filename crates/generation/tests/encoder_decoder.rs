@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use attentive_checkpoint::{self as checkpoint, Description, TensorFile};
 use attentive_generation::{
-    Beam, BeamConfig, Changes, GenerationConfig, GenerationError, Rules, Sampling, SearchEnd,
+    Beam, BeamConfig, EarlyStopping, GenerationConfig, GenerationError, LogitsProcessors, Sampling,
     Session, StopReason, beam_search, generate,
 };
-use attentive_model::checkpoint::{self, Description, TensorFile};
 use attentive_model::{Memory, Model};
+use attentive_testing::{SCORES, Scale, assert_near};
 use burn::tensor::{Device, Tensor, TensorData};
 
 struct Golden {
@@ -35,25 +36,25 @@ impl Golden {
         ids.into_iter().map(|id| id as u32).collect()
     }
 
-    fn rules(&self) -> Rules {
-        let said = &self.description;
-        Rules::of_folder(&said.special, &said.generation, 1).unwrap()
+    fn processors(&self) -> LogitsProcessors {
+        let description = &self.description;
+        LogitsProcessors::from_settings(&description.special, &description.generation, 1).unwrap()
     }
 
     fn search(&self) -> BeamConfig {
         BeamConfig {
-            max_tokens: 24,
-            beams: 4,
-            returned: 4,
+            max_new_tokens: 24,
+            num_beams: 4,
+            num_return_sequences: 4,
             length_penalty: 1.0,
-            end: SearchEnd::Unlikely,
-            changes: Changes::Lost,
-            possible: None,
-            rules: self.rules(),
+            early_stopping: EarlyStopping::False,
+            renormalize_logits: false,
+            tokenizer_vocabulary: None,
+            processors: self.processors(),
         }
     }
 
-    /// The sources of the searches, without what fills them up.
+    /// The sources of the searches, without padding.
     fn sources(&self) -> Vec<Vec<u32>> {
         let width = self.file.shape("beams.input_ids").unwrap()[1];
         let ids = self.ids("beams.input_ids");
@@ -66,15 +67,15 @@ impl Golden {
         .collect()
     }
 
-    /// The texts of a search in the file, cut at their ends: what follows is filling.
+    /// The expected texts of a search, without padding.
     fn texts(&self, name: &str) -> Vec<Vec<u32>> {
         let ids = self.ids(&format!("beams.{name}.ids"));
         let width = self.file.shape(&format!("beams.{name}.ids")).unwrap()[1];
-        let end = self.rules().end;
+        let eos = self.processors().eos;
         let cut = |row: &[u32]| {
-            let made = &row[1..];
-            let length = made.iter().position(|id| end.contains(id));
-            made[..length.unwrap_or(made.len())].to_vec()
+            let generated = &row[1..];
+            let length = generated.iter().position(|id| eos.contains(id));
+            generated[..length.unwrap_or(generated.len())].to_vec()
         };
         ids.chunks(width).map(cut).collect()
     }
@@ -87,20 +88,25 @@ impl Golden {
         assert_eq!(ids, self.texts(name), "{model} {name}");
         let scores = self.file.floats(&format!("beams.{name}.scores")).unwrap();
         for (beam, score) in found.iter().zip(scores) {
-            let apart = (beam.score - f64::from(score)).abs();
-            assert!(apart < 1e-4, "{model} {name}: {beam:?} and {score}");
+            let what = format!("{model} {name}: {beam:?}");
+            assert_near(what, beam.score, score, Scale::EachOrOne, SCORES);
         }
     }
 }
 
-fn greedy(golden: &Golden, source: &[u32], max_tokens: usize, rules: Rules) -> Vec<u32> {
+fn greedy(
+    golden: &Golden,
+    source: &[u32],
+    max_new_tokens: usize,
+    processors: LogitsProcessors,
+) -> Vec<u32> {
     let config = GenerationConfig {
-        max_tokens,
+        max_new_tokens,
         sampling: Sampling::greedy(),
-        stop: Vec::new(),
-        rules,
+        stop_strings: Vec::new(),
+        processors,
     };
-    let go_on = |_: attentive_generation::Piece| ControlFlow::Continue(());
+    let go_on = |_: attentive_generation::TextChunk| ControlFlow::Continue(());
     let done = generate(&golden.model, None, source, &config, go_on);
     done.unwrap().ids
 }
@@ -119,17 +125,21 @@ fn greedy_ids_are_those_of_transformers() {
     ] {
         let golden = Golden::open(name);
         let expected = golden.ids("greedy_ids");
-        let ids = greedy(&golden, &golden.ids("prompt_ids"), 32, golden.rules());
+        let ids = greedy(&golden, &golden.ids("prompt_ids"), 32, golden.processors());
         assert_eq!(ids, expected[1..], "{name}");
-        assert_eq!(golden.rules().start, Some(expected[0]), "{name}");
+        assert_eq!(
+            golden.processors().decoder_start,
+            Some(expected[0]),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn a_decoder_continues_alone_or_over_states_from_elsewhere() {
+fn a_decoder_runs_alone_or_with_memory_from_elsewhere() {
     let golden = Golden::open("bert-generation-decoder");
     let prompt = golden.ids("alone.prompt_ids");
-    let ids = greedy(&golden, &prompt, 32, golden.rules());
+    let ids = greedy(&golden, &prompt, 32, golden.processors());
     assert_eq!(ids, golden.ids("alone.greedy_ids")[prompt.len()..]);
 
     let [_, length, width] = golden.file.shape("encoder_hidden_states").unwrap() else {
@@ -141,17 +151,20 @@ fn a_decoder_continues_alone_or_over_states_from_elsewhere() {
     let real = mask[..*length].iter().filter(|flag| **flag == 1).count();
     let start = mask.iter().position(|flag| *flag == 1).unwrap();
     let memory = Memory {
-        real: Some(std::iter::once(start..start + real).collect()),
+        non_padding: Some(std::iter::once(start..start + real).collect()),
         ..Memory::new(Tensor::from_data(states, &Device::flex()))
     };
-    let mut session = Session::over(&golden.model, memory);
+    let mut session = Session::with_memory(&golden.model, memory);
     let mut sequence = golden.ids("prompt_ids");
     let expected = golden.ids("greedy_ids");
-    let mut unread = sequence.clone();
-    while sequence.len() < expected.len() {
-        let scores = session.read(&unread);
-        unread = vec![Sampling::greedy().choose(scores, sequence.len()).unwrap()];
-        sequence.extend(&unread);
+    let mut logits = session.prefill(&sequence);
+    loop {
+        let id = Sampling::greedy().sample(logits, sequence.len()).unwrap();
+        sequence.push(id);
+        if sequence.len() >= expected.len() {
+            break;
+        }
+        logits = session.step(id);
     }
     assert_eq!(sequence, expected);
 }
@@ -160,16 +173,16 @@ fn a_decoder_continues_alone_or_over_states_from_elsewhere() {
 fn beams_are_those_of_transformers() {
     for model in ["bart", "t5", "t5-v1.1", "bert-generation-both"] {
         let golden = Golden::open(model);
-        for (name, length_penalty, end) in [
-            ("plain", 1.0, SearchEnd::Unlikely),
-            ("long", 2.0, SearchEnd::Unlikely),
-            ("short", -1.0, SearchEnd::Unlikely),
-            ("early", 1.0, SearchEnd::Full),
-            ("never", 0.5, SearchEnd::Impossible),
+        for (name, length_penalty, early_stopping) in [
+            ("plain", 1.0, EarlyStopping::False),
+            ("long", 2.0, EarlyStopping::False),
+            ("short", -1.0, EarlyStopping::False),
+            ("early", 1.0, EarlyStopping::True),
+            ("never", 0.5, EarlyStopping::Never),
         ] {
             let config = BeamConfig {
                 length_penalty,
-                end,
+                early_stopping,
                 ..golden.search()
             };
             golden.check(model, name, &config);
@@ -181,15 +194,15 @@ fn beams_are_those_of_transformers() {
 fn the_last_token_of_the_longest_texts_can_be_forced() {
     let golden = Golden::open("bart");
     let mut config = BeamConfig {
-        end: SearchEnd::Full,
+        early_stopping: EarlyStopping::True,
         ..golden.search()
     };
-    config.rules.last = vec![2];
+    config.processors.forced_eos = vec![2];
     golden.check("bart", "forced", &config);
 }
 
 #[test]
-fn sources_side_by_side_find_what_each_finds_alone() {
+fn batched_sources_find_what_each_finds_alone() {
     let golden = Golden::open("t5");
     let config = golden.search();
     let together = beam_search(&golden.model, &golden.sources(), &config).unwrap();
@@ -197,11 +210,11 @@ fn sources_side_by_side_find_what_each_finds_alone() {
         let alone = beam_search(&golden.model, &[source], &config).unwrap();
         for (beam, other) in alone[0].iter().zip(expected) {
             assert_eq!((&beam.ids, beam.reason), (&other.ids, other.reason));
-            assert!((beam.score - other.score).abs() < 1e-5);
+            assert_near("score", beam.score, other.score, Scale::EachOrOne, SCORES);
         }
     }
     let two = BeamConfig {
-        returned: 2,
+        num_return_sequences: 2,
         ..config
     };
     let best = beam_search(&golden.model, &golden.sources(), &two).unwrap();
@@ -218,16 +231,16 @@ fn one_beam_is_greedy_decoding() {
         };
         let source = golden.ids(&format!("{prefix}prompt_ids"));
         let config = BeamConfig {
-            max_tokens: 32,
-            beams: 1,
-            returned: 1,
+            max_new_tokens: 32,
+            num_beams: 1,
+            num_return_sequences: 1,
             ..golden.search()
         };
         let found = beam_search(&golden.model, std::slice::from_ref(&source), &config).unwrap();
         assert_eq!(found[0][0].reason, StopReason::Length);
         assert_eq!(
             found[0][0].ids,
-            greedy(&golden, &source, 32, golden.rules()),
+            greedy(&golden, &source, 32, golden.processors()),
             "{name}"
         );
     }
@@ -236,16 +249,19 @@ fn one_beam_is_greedy_decoding() {
 #[test]
 fn the_decoder_ends_where_its_length_does() {
     let golden = Golden::open("bart");
-    let rules = Rules {
-        end: Vec::new(),
-        ..golden.rules()
+    let processors = LogitsProcessors {
+        eos: Vec::new(),
+        ..golden.processors()
     };
     let source = golden.ids("prompt_ids");
     let length = golden.model.config().length;
-    assert_eq!(greedy(&golden, &source, 1000, rules.clone()).len(), length);
+    assert_eq!(
+        greedy(&golden, &source, 1000, processors.clone()).len(),
+        length
+    );
     let config = BeamConfig {
-        max_tokens: 1000,
-        rules,
+        max_new_tokens: 1000,
+        processors,
         ..golden.search()
     };
     let found = beam_search(&golden.model, &[source], &config).unwrap();
@@ -253,7 +269,7 @@ fn the_decoder_ends_where_its_length_does() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_settings_are_reported() {
     let golden = Golden::open("bert-generation-both");
     let ask = |source: &[u32], change: &dyn Fn(&mut BeamConfig)| {
         let mut config = golden.search();
@@ -276,27 +292,27 @@ fn what_cannot_be_is_told() {
             "token id 63 is outside the vocabulary of 63; use 0 to 62",
         ),
         (
-            ask(&[5], &|it| it.rules.start = None),
-            "the model's files name no token that its decoder starts with; add one to its generation settings",
+            ask(&[5], &|it| it.processors.decoder_start = None),
+            "the model's files have no decoder_start_token_id; add one to its generation settings",
         ),
         (
-            ask(&[5], &|it| it.rules.last = vec![67]),
-            "the model's files want the last token to be 67, which is outside the vocabulary of 67; correct the model's generation settings",
+            ask(&[5], &|it| it.processors.forced_eos = vec![67]),
+            "forced_eos_token_id: token 67 is outside the vocabulary of 67; correct the model's generation settings",
         ),
         (
-            ask(&[5], &|it| it.beams = 0),
+            ask(&[5], &|it| it.num_beams = 0),
             "beams: 0 is out of range; use 1 to 1000",
         ),
         (
-            ask(&[5], &|it| it.returned = 5),
+            ask(&[5], &|it| it.num_return_sequences = 5),
             "return: 5 is out of range; use 1 to 4, the number of beams",
         ),
         (
             ask(&[5], &|it| {
-                it.rules.forbidden = (0..67).map(|id| vec![id]).collect();
-                it.rules.end.clear();
+                it.processors.bad_words = (0..67).map(|id| vec![id]).collect();
+                it.processors.eos.clear();
             }),
-            "every token that could come next is forbidden; loosen the rules of the model's generation settings",
+            "every next token is masked; loosen the model's generation settings",
         ),
     ] {
         assert_eq!(message, expected);

@@ -1,5 +1,4 @@
-//! One file from the hub into the cache. It is written beside its place, goes on where an earlier attempt stopped, and gets
-//! its name only when it is whole.
+//! Downloads a file into the cache. It is written to `ETAG.incomplete`, resumed after interruptions, and renamed when complete.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -9,20 +8,20 @@ use std::time::Duration;
 use ureq::http::StatusCode;
 
 use crate::cache::{RepoCache, create_parent};
-use crate::remote::{Announced, Remote, Response};
-use crate::wanted::kind_of;
+use crate::file_set::file_kind;
+use crate::remote::{FileMetadata, Remote, Response};
 use crate::{Event, HubError, Listener};
 
-/// How often a file may break off without a byte more than before.
-const ATTEMPTS: u32 = 4;
+/// Consecutive failures without progress before giving up.
+const MAX_ATTEMPTS: u32 = 4;
 
-/// The pause before the second attempt; it doubles.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The initial backoff, which doubles.
+const BACKOFF: Duration = Duration::from_millis(250);
 
-/// How many bytes are read at once.
-const PORTION: usize = 1 << 17;
+/// Bytes per read.
+const CHUNK_BYTES: usize = 1 << 17;
 
-/// Puts a file of a commit into its snapshot, from the hub where the cache does not hold it yet.
+/// Adds a file to the snapshot of a commit, and downloads it unless its blob is cached.
 pub(crate) fn fetch(
     remote: &Remote,
     cache: &RepoCache,
@@ -33,67 +32,67 @@ pub(crate) fn fetch(
     if cache.snapshot(commit).join(name).exists() {
         return Ok(());
     }
-    let announced = remote.announced(commit, name)?;
-    let blob = cache.blob(&announced.etag);
-    let is_whole = || std::fs::metadata(&blob).is_ok_and(|it| it.len() == announced.size);
-    if !is_whole() {
-        let _lock = cache.lock(&announced.etag, name, on)?;
-        // Whoever held the lock before may have fetched it.
-        if !is_whole() {
-            Transfer::begin(remote, &announced, name, &blob)?.finish(&blob, on)?;
+    let metadata = remote.file_metadata(commit, name)?;
+    let blob = cache.blob(&metadata.etag);
+    let is_complete = || std::fs::metadata(&blob).is_ok_and(|it| it.len() == metadata.size);
+    if !is_complete() {
+        let _lock = cache.lock(&metadata.etag, name, on)?;
+        // The previous holder of the lock may have downloaded it.
+        if !is_complete() {
+            Download::open(remote, &metadata, name, &blob)?.finish(&blob, on)?;
         }
     }
-    cache.link(&announced.etag, commit, name)
+    cache.link(&metadata.etag, commit, name)
 }
 
-/// A file on its way.
-struct Transfer<'a> {
+/// A download in progress.
+struct Download<'a> {
     remote: &'a Remote<'a>,
-    announced: &'a Announced,
+    metadata: &'a FileMetadata,
     name: &'a str,
     path: PathBuf,
     file: File,
     received: u64,
 }
 
-/// Why a portion did not come.
-enum Stop {
-    /// Another attempt may go better.
-    Broken(String),
-    /// No attempt will.
-    Final(HubError),
+/// Why an attempt failed.
+enum DownloadError {
+    /// Another attempt may succeed.
+    Retryable(String),
+    /// Retrying is pointless.
+    Fatal(HubError),
 }
 
-impl From<HubError> for Stop {
+impl From<HubError> for DownloadError {
     fn from(error: HubError) -> Self {
         match error {
-            HubError::Network { problem } => Self::Broken(problem),
-            error => Self::Final(error),
+            HubError::Network { problem } => Self::Retryable(problem),
+            error => Self::Fatal(error),
         }
     }
 }
 
-impl<'a> Transfer<'a> {
-    fn begin(
+impl<'a> Download<'a> {
+    fn open(
         remote: &'a Remote<'a>,
-        announced: &'a Announced,
+        metadata: &'a FileMetadata,
         name: &'a str,
         blob: &Path,
     ) -> Result<Self, HubError> {
         create_parent(blob)?;
-        // The name that Hugging Face's own programs give it, so that each goes on with what the other began.
-        let path = blob.with_file_name(format!("{}.incomplete", announced.etag));
-        let failed = |error| HubError::of_file(&path, error);
+        // The name that huggingface_hub uses, so that either can resume what the other began.
+        let path = blob.with_file_name(format!("{}.incomplete", metadata.etag));
+        let failed = |error| HubError::io(&path, error);
         let mut options = File::options();
         let options = options.create(true).write(true).truncate(false);
         let mut file = options.open(&path).map_err(failed)?;
         let mut received = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        if received > announced.size {
+        if received > metadata.size {
             received = 0;
         }
         Ok(Self {
             remote,
-            announced,
+            metadata,
             name,
             path,
             file,
@@ -102,103 +101,103 @@ impl<'a> Transfer<'a> {
     }
 
     fn finish(mut self, blob: &Path, on: &mut Listener) -> Result<(), HubError> {
-        self.restart(self.received, on)?;
-        let (mut furthest, mut failures) = (self.received, 0);
-        while self.received < self.announced.size {
+        self.resume_at(self.received, on)?;
+        let (mut high_water, mut failures) = (self.received, 0);
+        while self.received < self.metadata.size {
             match self.attempt(on) {
                 Ok(()) => {}
-                Err(Stop::Final(error)) => {
+                Err(DownloadError::Fatal(error)) => {
                     if matches!(error, HubError::WrongSize { .. }) {
-                        // It cannot be gone on with.
+                        // It cannot be resumed.
                         let _ = std::fs::remove_file(&self.path);
                     }
                     return Err(error);
                 }
-                Err(Stop::Broken(problem)) => {
-                    // A server that always begins anew must not keep us for ever, so only new bytes count.
-                    failures = if self.received > furthest {
+                Err(DownloadError::Retryable(problem)) => {
+                    // A server without ranges must not make us loop forever, so only progress resets the count.
+                    failures = if self.received > high_water {
                         1
                     } else {
                         failures + 1
                     };
-                    furthest = furthest.max(self.received);
-                    if failures >= ATTEMPTS {
+                    high_water = high_water.max(self.received);
+                    if failures >= MAX_ATTEMPTS {
                         return Err(self.interrupted(problem));
                     }
                     on(Event::Retrying { problem: &problem });
-                    std::thread::sleep(PAUSE * (1 << failures) / 2);
+                    std::thread::sleep(BACKOFF * (1 << failures) / 2);
                 }
             }
         }
-        let place = self.file.sync_all();
-        place
+        let synced = self.file.sync_all();
+        synced
             .and_then(|()| std::fs::rename(&self.path, blob))
-            .map_err(|error| HubError::of_file(blob, error))?;
+            .map_err(|error| HubError::io(blob, error))?;
         on(Event::Finished);
         Ok(())
     }
 
-    /// One request, and as much of its answer as comes.
-    fn attempt(&mut self, on: &mut Listener) -> Result<(), Stop> {
-        let response = self.remote.open(&self.announced.url, self.received)?;
+    /// Sends one request, and receives as much of the response as possible.
+    fn attempt(&mut self, on: &mut Listener) -> Result<(), DownloadError> {
+        let response = self.remote.open(&self.metadata.url, self.received)?;
         match response.status() {
             StatusCode::OK => {
                 self.check_size(response.body().content_length())?;
                 if self.received > 0 {
-                    self.restart(0, on)?;
+                    self.resume_at(0, on)?;
                 }
             }
             StatusCode::PARTIAL_CONTENT => self.check_range(&response, on)?,
-            // What we have is not the beginning of what the server has.
+            // Our partial file does not match that of the server.
             StatusCode::RANGE_NOT_SATISFIABLE if self.received > 0 => {
-                self.restart(0, on)?;
-                return Err(Stop::Broken("it cannot go on".to_owned()));
+                self.resume_at(0, on)?;
+                return Err(DownloadError::Retryable("it cannot resume".to_owned()));
             }
-            _ => return Err(self.remote.refusal(&response).into()),
+            _ => return Err(self.remote.status_error(&response).into()),
         }
         self.receive(response, on)
     }
 
-    fn receive(&mut self, response: Response, on: &mut Listener) -> Result<(), Stop> {
+    fn receive(&mut self, response: Response, on: &mut Listener) -> Result<(), DownloadError> {
         let mut reader = response.into_body().into_reader();
-        let mut portion = vec![0; PORTION];
+        let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            let count = reader.read(&mut portion);
-            let count = count.map_err(|error| Stop::Broken(error.to_string()))?;
+            let count = reader.read(&mut chunk);
+            let count = count.map_err(|error| DownloadError::Retryable(error.to_string()))?;
             if count == 0 {
                 break;
             }
-            self.check_end(self.received + count as u64)?;
-            let written = self.file.write_all(&portion[..count]);
+            self.check_overrun(self.received + count as u64)?;
+            let written = self.file.write_all(&chunk[..count]);
             written.map_err(|error| self.failed(error))?;
             self.received += count as u64;
             on(Event::Received {
                 bytes: count as u64,
             });
         }
-        match self.received < self.announced.size {
-            true => Err(Stop::Broken("the connection ended".to_owned())),
+        match self.received < self.metadata.size {
+            true => Err(DownloadError::Retryable("the connection ended".to_owned())),
             false => Ok(()),
         }
     }
 
-    /// Goes on behind the first `received` bytes, and forgets what lies behind them.
-    fn restart(&mut self, received: u64, on: &mut Listener) -> Result<(), HubError> {
+    /// Truncates the file to `received` bytes, and continues from there.
+    fn resume_at(&mut self, received: u64, on: &mut Listener) -> Result<(), HubError> {
         let cut = self.file.set_len(received);
         cut.and_then(|()| self.file.seek(SeekFrom::Start(received)))
             .map_err(|error| self.failed(error))?;
         self.received = received;
         on(Event::Started {
             file: self.name,
-            kind: kind_of(self.name),
-            size: self.announced.size,
+            kind: file_kind(self.name),
+            size: self.metadata.size,
             present: received,
         });
         Ok(())
     }
 
-    /// That an answer continues what we have, of a file as large as announced: `bytes 100-199/200`.
-    fn check_range(&mut self, response: &Response, on: &mut Listener) -> Result<(), Stop> {
+    /// Checks `Content-Range`: `bytes 100-199/200`.
+    fn check_range(&mut self, response: &Response, on: &mut Listener) -> Result<(), DownloadError> {
         let range = response.headers().get("content-range");
         let range = range.and_then(|range| range.to_str().ok());
         let parsed = range.and_then(|range| {
@@ -209,34 +208,34 @@ impl<'a> Transfer<'a> {
         match parsed {
             Some((start, size)) if start == self.received => Ok(self.check_size(size)?),
             _ => {
-                self.restart(0, on)?;
-                Err(Stop::Broken("it sent another part".to_owned()))
+                self.resume_at(0, on)?;
+                Err(DownloadError::Retryable("it sent another range".to_owned()))
             }
         }
     }
 
-    /// That a file is as large as announced, where its size is told.
-    fn check_size(&self, came: Option<u64>) -> Result<(), HubError> {
-        let announced = self.announced.size;
-        match came {
-            Some(came) if came != announced => Err(self.wrong_size(came)),
+    /// Checks the size of the file, if the server sends it.
+    fn check_size(&self, actual: Option<u64>) -> Result<(), HubError> {
+        let expected = self.metadata.size;
+        match actual {
+            Some(actual) if actual != expected => Err(self.size_mismatch(actual)),
             _ => Ok(()),
         }
     }
 
-    /// That no more came than was announced.
-    fn check_end(&self, came: u64) -> Result<(), HubError> {
-        match came > self.announced.size {
-            true => Err(self.wrong_size(came)),
+    /// Checks that no more than the expected bytes were received.
+    fn check_overrun(&self, actual: u64) -> Result<(), HubError> {
+        match actual > self.metadata.size {
+            true => Err(self.size_mismatch(actual)),
             false => Ok(()),
         }
     }
 
-    fn wrong_size(&self, came: u64) -> HubError {
+    fn size_mismatch(&self, actual: u64) -> HubError {
         HubError::WrongSize {
             file: self.name.to_owned(),
-            announced: self.announced.size,
-            came,
+            expected: self.metadata.size,
+            actual,
         }
     }
 
@@ -244,12 +243,12 @@ impl<'a> Transfer<'a> {
         HubError::Interrupted {
             file: self.name.to_owned(),
             received: self.received,
-            size: self.announced.size,
+            size: self.metadata.size,
             problem,
         }
     }
 
     fn failed(&self, error: std::io::Error) -> HubError {
-        HubError::of_file(&self.path, error)
+        HubError::io(&self.path, error)
     }
 }

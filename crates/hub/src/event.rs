@@ -1,53 +1,53 @@
-//! What happens while files are fetched, for whoever shows it.
+//! Progress events of downloads.
 
 use crate::HubError;
 
-/// Something that a person who waits may want to see.
+/// A progress event.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A file begins, or begins again because what was there of it could not be used.
+    /// A download started, or restarted because its partial file could not be resumed.
     Started {
         /// Its name in the repository.
         file: &'a str,
         /// Whether it holds weights.
         kind: FileKind,
-        /// All of its bytes.
+        /// Its size in bytes.
         size: u64,
-        /// Those that are there from an earlier attempt.
+        /// Bytes present from an earlier attempt.
         present: u64,
     },
-    /// More of the file has come.
+    /// More bytes were received.
     Received {
-        /// How many bytes more.
+        /// How many.
         bytes: u64,
     },
-    /// The connection broke, and the file goes on from where it stands.
+    /// The connection broke, and the download will be resumed.
     Retrying {
-        /// What the network said.
+        /// The cause.
         problem: &'a str,
     },
-    /// The file is whole and in its place.
+    /// The file is complete.
     Finished,
-    /// Another process fetches the same file; it is waited for.
+    /// Waiting for another process that is downloading the same file.
     Waiting {
         /// Its name in the repository.
         file: &'a str,
     },
-    /// The hub could not be asked or did not answer to the end, and an earlier snapshot of the cache is used.
-    CacheInstead {
-        /// Why.
+    /// The hub failed, and a cached snapshot is used.
+    UsingCache {
+        /// The cause.
         problem: &'a HubError,
     },
 }
 
-/// What a file is for.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Numbers of the model, which make up nearly all of its bytes.
+    /// Weights, which make up nearly all of the bytes.
     Weights,
-    /// Settings and vocabularies.
+    /// Configs and tokenizer files.
     Small,
 }
 
-/// Whoever is told.
+/// A callback for events.
 pub type Listener<'a> = dyn FnMut(Event) + 'a;

@@ -1,17 +1,17 @@
-//! The names of models on the hub: `owner/name`, or `owner/name@revision`.
+//! Model ids: `owner/name`, or `owner/name@revision`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::HubError;
 
-/// The branch that is meant where none is named.
-const MAIN: &str = "main";
+/// The default revision.
+const DEFAULT_REVISION: &str = "main";
 
-/// The longest owner or name, as the hub has it.
-const LONGEST: usize = 96;
+/// The hub's limit for owners and names.
+const MAX_LENGTH: usize = 96;
 
-/// A model of the hub, at a revision. What is in it can be part of a path: it leads nowhere but down.
+/// A model of the hub at a revision. Both are safe path components: they cannot escape a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelId {
     repo: String,
@@ -19,7 +19,7 @@ pub struct ModelId {
 }
 
 impl ModelId {
-    /// The owner and the name, with a slash between.
+    /// `owner/name`.
     pub fn repo(&self) -> &str {
         &self.repo
     }
@@ -35,20 +35,20 @@ impl FromStr for ModelId {
 
     fn from_str(text: &str) -> Result<Self, HubError> {
         let refused = |problem| HubError::Id {
-            // Enough to be recognised.
-            given: text.chars().take(2 * LONGEST).collect(),
+            // Enough to recognize it.
+            given: text.chars().take(2 * MAX_LENGTH).collect(),
             problem,
         };
-        let (repo, revision) = text.split_once('@').unwrap_or((text, MAIN));
+        let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
         let Some((owner, name)) = repo.split_once('/') else {
             return Err(refused("it has no slash between owner and name"));
         };
         if name.contains('/') {
             return Err(refused("it has more than one slash"));
         }
-        if !is_part(owner) || !is_part(name) || name.ends_with(".git") {
+        if !is_repo_part(owner) || !is_repo_part(name) || name.ends_with(".git") {
             return Err(refused(
-                "owner and name are letters, digits, `-`, `_` and `.`, which begin and end with none of `-` and `.`",
+                "owner and name are letters, digits, `-`, `_` and `.`, and neither start nor end with `-` or `.`",
             ));
         }
         if !is_revision(revision) {
@@ -64,38 +64,42 @@ impl FromStr for ModelId {
 }
 
 impl fmt::Display for ModelId {
-    fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
-        to.write_str(&self.repo)?;
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str(&self.repo)?;
         match self.revision.as_str() {
-            MAIN => Ok(()),
-            revision => write!(to, "@{revision}"),
+            DEFAULT_REVISION => Ok(()),
+            revision => write!(formatter, "@{revision}"),
         }
     }
 }
 
-/// The cache joins owner and name by two dashes, so neither may hold them: two models would share a folder.
-fn is_part(text: &str) -> bool {
-    let edge = |text: char| text == '-' || text == '.';
+/// The cache joins owner and name by `--`, so neither may contain it: two models could share a folder.
+fn is_repo_part(text: &str) -> bool {
+    let is_edge = |text: char| text == '-' || text == '.';
     is_file_name(text)
-        && text.len() <= LONGEST
-        && !text.starts_with(edge)
-        && !text.ends_with(edge)
+        && text.len() <= MAX_LENGTH
+        && !text.starts_with(is_edge)
+        && !text.ends_with(is_edge)
         && !text.contains("--")
         && !text.contains("..")
 }
 
-/// Branches may have folders, as `refs/pr/1` does.
+/// Revisions may contain slashes, as `refs/pr/1`.
 fn is_revision(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_file_name)
 }
 
-/// Whether a text is a name that stays where it is put, and that an address may hold as it is.
+/// Whether a string is a plain file name, safe in paths and URLs.
 pub(crate) fn is_file_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    text.bytes().all(plain) && !text.is_empty() && text.len() <= 255 && text != "." && text != ".."
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.bytes().all(is_allowed)
+        && !text.is_empty()
+        && text.len() <= 255
+        && text != "."
+        && text != ".."
 }
 
-/// Whether a revision is a commit, which never means anything else later.
+/// Whether a revision is a commit hash, which is immutable.
 pub(crate) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,17 +1,17 @@
-//! Models of the Hugging Face hub: from an id to a folder of the cache that Hugging Face's programs share.
+//! Downloads models of the Hugging Face hub into the shared Hugging Face cache.
 //!
-//! [`resolve`] asks the hub which commit a revision is at, fetches the files of it that are needed and not yet there, and gives
-//! the folder of the commit, which a loader of folders reads as any other. Offline it opens no connection.
+//! [`resolve`] looks up the commit of a revision, downloads its missing files, and returns the snapshot folder, which loads like
+//! any model folder. Offline it opens no connection.
 //!
-//! What a server says becomes part of a path only after it has been checked to be a plain name.
+//! Names from a server become part of a path only after validation.
 //!
 //! ```no_run
-//! use attentive_hub::{ModelId, Settings, Wanted, resolve};
+//! use attentive_hub::{FileSet, ModelId, Settings, resolve};
 //!
 //! # fn main() -> Result<(), attentive_hub::HubError> {
 //! let id: ModelId = "openai-community/gpt2".parse()?;
 //! let settings = Settings::from_environment()?;
-//! let folder = resolve(&id, Wanted::Model, &settings, &mut |event| eprintln!("{event:?}"))?;
+//! let folder = resolve(&id, FileSet::Model, &settings, &mut |event| eprintln!("{event:?}"))?;
 //! println!("{}", folder.display());
 //! # Ok(())
 //! # }
@@ -21,56 +21,56 @@ mod cache;
 mod download;
 mod error;
 mod event;
+mod file_set;
 mod id;
 mod remote;
 mod settings;
-mod wanted;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub use error::HubError;
 pub use event::{Event, FileKind, Listener};
+pub use file_set::{FileSet, assets};
 pub use id::ModelId;
 pub use settings::{Network, Proxy, Settings, Token};
-pub use wanted::{Wanted, companions};
 
 use cache::RepoCache;
 use remote::{Listing, Remote};
 
-/// The folder of a model, with the files that are wanted of it.
+/// Resolves a model to a local snapshot folder that contains a set of files.
 pub fn resolve(
     id: &ModelId,
-    wanted: Wanted,
+    file_set: FileSet,
     settings: &Settings,
     on: &mut Listener,
 ) -> Result<PathBuf, HubError> {
     let cache = RepoCache::new(id, settings);
-    let held = cache.held(wanted);
+    let cached = cache.cached(file_set);
     if settings.network == Network::Offline {
-        return held.map_err(|missing| HubError::NotCached {
+        return cached.map_err(|missing| HubError::NotCached {
             id: id.to_string(),
             cache: settings.cache.clone(),
             missing,
         });
     }
-    // A commit never changes, so there is nothing to ask.
-    if let (Ok(folder), true) = (&held, id::is_commit(id.revision())) {
+    // A commit is immutable, so the hub need not be asked.
+    if let (Ok(folder), true) = (&cached, id::is_commit(id.revision())) {
         return Ok(folder.clone());
     }
-    match (fetch(id, wanted, settings, &cache, on), held) {
-        (Err(problem), Ok(folder)) if problem.is_of_the_network() => {
-            on(Event::CacheInstead { problem: &problem });
+    match (fetch(id, file_set, settings, &cache, on), cached) {
+        (Err(problem), Ok(folder)) if problem.is_network_error() => {
+            on(Event::UsingCache { problem: &problem });
             Ok(folder)
         }
         (result, _) => result,
     }
 }
 
-/// Brings the cache to the commit that the revision is at now.
+/// Updates the cache to the current commit of the revision.
 fn fetch(
     id: &ModelId,
-    wanted: Wanted,
+    file_set: FileSet,
     settings: &Settings,
     cache: &RepoCache,
     on: &mut Listener,
@@ -81,29 +81,31 @@ fn fetch(
         id: id.to_string(),
         file,
     };
-    wanted::config_of(&names).map_err(missing)?;
+    file_set::check_config(&names).map_err(missing)?;
     let mut get = |name: &str| download::fetch(&remote, cache, &commit, name, on);
-    for name in wanted.small_files() {
+    for name in file_set.small_files() {
         if names.contains(name) {
             get(name)?;
         }
     }
     let folder = cache.snapshot(&commit);
-    if wanted == Wanted::Model {
-        let modules = wanted::module_settings(&folder);
+    if file_set == FileSet::Model {
+        let modules = file_set::module_settings(&folder);
         for name in modules.iter().filter(|name| names.contains(*name)) {
             get(name)?;
         }
-        let form = wanted::weights_of(&names).map_err(missing)?;
-        get(form)?;
-        let shards = match wanted::is_index(form) {
-            true => wanted::shards_of(&folder.join(form)).map_err(|problem| HubError::Answer {
-                about: form.to_owned(),
-                problem,
-            })?,
+        let weights = file_set::weights_of(&names).map_err(missing)?;
+        get(weights)?;
+        let shards = match file_set::is_index(weights) {
+            true => {
+                file_set::shards_of(&folder.join(weights)).map_err(|problem| HubError::Answer {
+                    about: weights.to_owned(),
+                    problem,
+                })?
+            }
             false => BTreeSet::new(),
         };
-        // All are looked for before the first is fetched: they are large.
+        // All are checked before downloading the first: they are large.
         if let Some(shard) = shards.iter().find(|shard| !names.contains(*shard)) {
             return Err(missing(shard.clone()));
         }
@@ -111,6 +113,6 @@ fn fetch(
             get(shard)?;
         }
     }
-    cache.set_commit(&commit)?;
+    cache.write_ref(&commit)?;
     Ok(folder)
 }

@@ -1,4 +1,4 @@
-//! Questions to the hub: what a revision holds, what a file is, and its bytes.
+//! Requests to the hub: the files of a revision, file metadata, and file contents.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::cache::repo;
 use crate::id::is_file_name;
 use crate::{HubError, ModelId, Proxy, Settings, Token};
 
-/// How long a connection, an answer, or the next bytes may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout of connecting, of a response, and of each read.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often a question may be sent elsewhere.
-const REDIRECTS: usize = 8;
+/// The most redirects of a request.
+const MAX_REDIRECTS: usize = 8;
 
 pub(crate) type Response = ureq::http::Response<Body>;
 
-/// The hub, asked about one model.
+/// A client for one model of the hub.
 pub(crate) struct Remote<'a> {
     id: &'a ModelId,
     token: Option<&'a Token>,
@@ -32,14 +32,14 @@ pub(crate) struct Remote<'a> {
     proxy: Option<ureq::Proxy>,
 }
 
-/// What a revision holds.
+/// The commit and files of a revision.
 pub(crate) struct Listing {
     pub(crate) commit: String,
     pub(crate) names: BTreeSet<String>,
 }
 
-/// What the hub says of a file.
-pub(crate) struct Announced {
+/// The URL, etag and size of a file.
+pub(crate) struct FileMetadata {
     pub(crate) url: String,
     pub(crate) etag: String,
     pub(crate) size: u64,
@@ -59,19 +59,19 @@ impl<'a> Remote<'a> {
             problem: error.to_string(),
         })?;
         let proxy = match settings.proxy {
-            Proxy::OfEnvironment => ureq::Proxy::try_from_env(),
+            Proxy::FromEnvironment => ureq::Proxy::try_from_env(),
             Proxy::None => None,
         };
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .user_agent(concat!("attentive/", env!("CARGO_PKG_VERSION")))
-            // Sizes are those of the files, so nothing may be packed on the way.
+            // Content-Length must be the file size, so no compression.
             .accept_encoding("identity")
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .proxy(proxy.clone())
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            .timeout_per_read(Some(PATIENCE))
+            .timeout_connect(Some(TIMEOUT))
+            .timeout_recv_response(Some(TIMEOUT))
+            .timeout_per_read(Some(TIMEOUT))
             .build();
         Ok(Self {
             id,
@@ -82,7 +82,7 @@ impl<'a> Remote<'a> {
         })
     }
 
-    /// The commit that the revision is at, and the names of its files.
+    /// The commit of the revision, and its files.
     pub(crate) fn listing(&self) -> Result<Listing, HubError> {
         let mut response = self
             .api
@@ -91,25 +91,25 @@ impl<'a> Remote<'a> {
             .config()
             .http_status_as_error(false)
             .proxy(self.proxy.clone())
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIMEOUT))
             .build()
             .call()
-            .map_err(|error| unreachable(&error))?;
+            .map_err(|error| network_error(&error))?;
         if !response.status().is_success() {
-            return Err(self.refusal(&response));
+            return Err(self.status_error(&response));
         }
-        let nonsense = |problem: String| HubError::Answer {
+        let invalid_answer = |problem: String| HubError::Answer {
             about: self.id.to_string(),
             problem,
         };
         let text = response.body_mut().read_to_vec();
-        let text = text.map_err(|error| unreachable(&error))?;
+        let text = text.map_err(|error| network_error(&error))?;
         let info: RepoInfo =
-            serde_json::from_slice(&text).map_err(|error| nonsense(error.to_string()))?;
-        // It becomes the name of a folder.
+            serde_json::from_slice(&text).map_err(|error| invalid_answer(error.to_string()))?;
+        // It becomes a folder name.
         if !is_file_name(&info.sha) {
             let sha = info.sha.escape_debug();
-            return Err(nonsense(format!("`{sha}` is no commit")));
+            return Err(invalid_answer(format!("`{sha}` is not a commit")));
         }
         Ok(Listing {
             commit: info.sha,
@@ -117,14 +117,14 @@ impl<'a> Remote<'a> {
         })
     }
 
-    /// What the hub says of a file at a commit. The hub sends on for large files, and tells etag and size of the file
-    /// itself before it does.
-    pub(crate) fn announced(&self, commit: &str, name: &str) -> Result<Announced, HubError> {
-        let url = self.api.repo(self.repo(commit)).url(&in_address(name));
+    /// The metadata of a file at a commit. For large files the hub redirects to storage, and sends etag and size in the
+    /// headers of the redirect.
+    pub(crate) fn file_metadata(&self, commit: &str, name: &str) -> Result<FileMetadata, HubError> {
+        let url = self.api.repo(self.repo(commit)).url(&percent_encode(name));
         let (mut etag, mut size) = (None, None);
-        let mut place = url.clone();
-        for _ in 0..REDIRECTS {
-            let response = self.head(&place, &url)?;
+        let mut address = url.clone();
+        for _ in 0..MAX_REDIRECTS {
+            let response = self.head(&address, &url)?;
             let status = response.status();
             let text = |name: &str| response.headers().get(name)?.to_str().ok();
             let number = |name: &str| text(name)?.parse::<u64>().ok();
@@ -134,32 +134,33 @@ impl<'a> Remote<'a> {
                 etag = etag.or_else(|| text(ETAG.as_str()).map(str::to_owned));
                 size = size.or_else(|| number(CONTENT_LENGTH.as_str()));
             } else if !status.is_redirection() {
-                return Err(self.refusal(&response));
+                return Err(self.status_error(&response));
             }
             let done = etag.is_some() && size.is_some();
             match text(LOCATION.as_str()) {
                 Some(location) if status.is_redirection() && !done => {
-                    place = joined(&place, location)
-                        .ok_or_else(|| nonsense(name, "it sends to no address".to_owned()))?;
+                    address = resolve_redirect(&address, location).ok_or_else(|| {
+                        invalid_answer(name, "it redirects to an invalid address".to_owned())
+                    })?;
                 }
                 _ => break,
             }
         }
-        let etag = etag.as_deref().map(bare).unwrap_or_default();
-        // It becomes the name of a file.
+        let etag = etag.as_deref().map(strip_etag).unwrap_or_default();
+        // It becomes a file name.
         if !is_file_name(etag) {
-            let problem = format!("`{}` is no etag", etag.escape_debug());
-            return Err(nonsense(name, problem));
+            let problem = format!("`{}` is not an etag", etag.escape_debug());
+            return Err(invalid_answer(name, problem));
         }
-        let size = size.ok_or_else(|| nonsense(name, "it has no size".to_owned()))?;
-        Ok(Announced {
+        let size = size.ok_or_else(|| invalid_answer(name, "it has no size".to_owned()))?;
+        Ok(FileMetadata {
             url,
             etag: etag.to_owned(),
             size,
         })
     }
 
-    /// The answer to a request for the bytes of a file from an offset on, whatever its status.
+    /// Requests the contents of a file from an offset; returns the response whatever its status.
     pub(crate) fn open(&self, url: &str, from: u64) -> Result<Response, HubError> {
         let mut request = self.agent.get(url);
         if from > 0 {
@@ -168,11 +169,11 @@ impl<'a> Remote<'a> {
         if let Some(token) = self.token {
             request = request.header("Authorization", format!("Bearer {}", token.reveal()));
         }
-        request.call().map_err(|error| unreachable(&error))
+        request.call().map_err(|error| network_error(&error))
     }
 
-    /// What a status that is no success means.
-    pub(crate) fn refusal(&self, response: &Response) -> HubError {
+    /// The error of an unsuccessful status.
+    pub(crate) fn status_error(&self, response: &Response) -> HubError {
         let code = response.headers().get("x-error-code");
         let code = code.and_then(|code| code.to_str().ok()).unwrap_or_default();
         match (response.status().as_u16(), code) {
@@ -184,7 +185,7 @@ impl<'a> Remote<'a> {
                 id: self.id.to_string(),
                 whom: match self.token {
                     Some(_) => "the owner of this token",
-                    None => "strangers",
+                    None => "anonymous users",
                 },
                 status,
                 advice: match (self.token.is_some(), code) {
@@ -192,14 +193,14 @@ impl<'a> Remote<'a> {
                     (true, _) => {
                         "check the spelling and HF_TOKEN, and accept the conditions on its page if it has any"
                     }
-                    // The hub answers so for names that it does not know, too.
+                    // The hub also responds so for unknown repositories.
                     (false, _) => {
                         "check the spelling; if it is private, or has conditions to accept on its page, set HF_TOKEN"
                     }
                 },
             },
             (status, _) => HubError::Network {
-                problem: format!("it answers with status {status}"),
+                problem: format!("it responds with status {status}"),
             },
         }
     }
@@ -208,10 +209,10 @@ impl<'a> Remote<'a> {
         repo(self.id, revision)
     }
 
-    /// Redirects are not followed, because what they say on the way is needed. The token stays at the hub's own host.
-    fn head(&self, place: &str, hub: &str) -> Result<Response, HubError> {
-        let mut request = self.agent.head(place);
-        if let Some(token) = self.token.filter(|_| origin(place) == origin(hub)) {
+    /// Does not follow redirects, whose headers are needed. The token is only sent to the host of the hub.
+    fn head(&self, address: &str, hub: &str) -> Result<Response, HubError> {
+        let mut request = self.agent.head(address);
+        if let Some(token) = self.token.filter(|_| origin(address) == origin(hub)) {
             request = request.header("Authorization", format!("Bearer {}", token.reveal()));
         }
         request
@@ -220,25 +221,25 @@ impl<'a> Remote<'a> {
             .max_redirects_will_error(false)
             .build()
             .call()
-            .map_err(|error| unreachable(&error))
+            .map_err(|error| network_error(&error))
     }
 }
 
-fn nonsense(name: &str, problem: String) -> HubError {
+fn invalid_answer(name: &str, problem: String) -> HubError {
     HubError::Answer {
         about: name.to_owned(),
         problem,
     }
 }
 
-fn unreachable(error: &ureq::Error) -> HubError {
+fn network_error(error: &ureq::Error) -> HubError {
     HubError::Network {
         problem: error.to_string(),
     }
 }
 
-/// An etag without its quotes and without the mark of weak ones.
-fn bare(etag: &str) -> &str {
+/// An etag without quotes and weak prefix.
+fn strip_etag(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
@@ -249,16 +250,16 @@ fn origin(address: &str) -> Option<(String, String)> {
     Some((scheme, address.authority()?.as_str().to_owned()))
 }
 
-/// Where a redirect leads, which may be a path on the same host.
-fn joined(from: &str, location: &str) -> Option<String> {
+/// Resolves the location of a redirect, which may be an absolute path.
+fn resolve_redirect(from: &str, location: &str) -> Option<String> {
     match location.starts_with('/') && !location.starts_with("//") {
         true => origin(from).map(|(scheme, host)| format!("{scheme}://{host}{location}")),
         false => origin(location).map(|_| location.to_owned()),
     }
 }
 
-/// A file's name as an address may hold it; its folders stay folders.
-fn in_address(name: &str) -> String {
+/// Percent-encodes a file name, except slashes.
+fn percent_encode(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     let letters = name.bytes().map(|byte| match plain(byte) {
         true => char::from(byte).to_string(),
@@ -279,15 +280,15 @@ mod tests {
             ("//other/x", None),
             ("x", None),
         ] {
-            let place = joined("http://host:1/a", location);
-            assert_eq!(place.as_deref(), expected, "{location}");
+            let address = resolve_redirect("http://host:1/a", location);
+            assert_eq!(address.as_deref(), expected, "{location}");
         }
     }
 
     #[test]
     fn etags_lose_their_quotes() {
         for etag in ["abc", "\"abc\"", "W/\"abc\""] {
-            assert_eq!(bare(etag), "abc");
+            assert_eq!(strip_etag(etag), "abc");
         }
     }
 }

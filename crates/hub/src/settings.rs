@@ -1,4 +1,4 @@
-//! What Hugging Face's environment variables say, read once.
+//! Settings from the Hugging Face environment variables.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,45 +6,45 @@ use std::path::{Path, PathBuf};
 
 use crate::HubError;
 
-/// Where the hub is, where its files are kept, and who asks.
+/// Cache, endpoint, token and network settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder of all repositories (`HF_HUB_CACHE`, or `hub` in `HF_HOME`).
+    /// The cache folder (`HF_HUB_CACHE`, or `hub` in `HF_HOME`).
     pub cache: PathBuf,
-    /// The hub's address (`HF_ENDPOINT`), if it is not the usual one.
+    /// The URL of the hub (`HF_ENDPOINT`), if it is not the default.
     pub endpoint: Option<String>,
-    /// Who asks (`HF_TOKEN`, or the file `token` in `HF_HOME`).
+    /// The access token (`HF_TOKEN`, or the file `token` in `HF_HOME`).
     pub token: Option<Token>,
-    /// Whether the hub may be asked at all (`HF_HUB_OFFLINE`).
+    /// Whether to connect to the hub (`HF_HUB_OFFLINE`).
     pub network: Network,
-    /// How the network is reached.
+    /// The proxy.
     pub proxy: Proxy,
 }
 
-/// Whether the network may be used.
+/// Whether to use the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The hub is asked what the newest commit is.
+    /// Look up the newest commit.
     Online,
-    /// No connection is opened; the cache must do.
+    /// Open no connection; use only the cache.
     Offline,
 }
 
-/// How the network is reached.
+/// The proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxy {
-    /// As `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
-    OfEnvironment,
-    /// Directly.
+    /// From `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+    FromEnvironment,
+    /// No proxy.
     None,
 }
 
-/// A secret: it is sent to the hub and shown nowhere.
+/// An access token, hidden from debug output.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// A token, if it can be part of a request.
+    /// A token, if it is valid in a header.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -63,54 +63,61 @@ impl fmt::Debug for Token {
 }
 
 impl Settings {
-    /// The settings of the process.
+    /// Settings from the environment.
     pub fn from_environment() -> Result<Self, HubError> {
         Self::from_variables(|name| std::env::var_os(name), std::env::home_dir())
     }
 
-    /// The settings that variables give; `home` is the user's folder.
+    /// Settings from variables; `home` is the home folder.
     pub fn from_variables(
         variable: impl Fn(&str) -> Option<OsString>,
         home: Option<PathBuf>,
     ) -> Result<Self, HubError> {
-        // A variable that is set to nothing is as good as not set.
+        // An empty variable counts as unset.
         let path = |name: &str| {
             let value = variable(name).filter(|value| !value.is_empty())?;
-            Some(with_home(Path::new(&value), home.as_deref()))
+            Some(expand_home(Path::new(&value), home.as_deref()))
         };
         let text = |name: &'static str| match variable(name).map(OsString::into_string) {
-            Some(Err(_)) => Err(wrong(name, "no text", "give it as UTF-8")),
+            Some(Err(_)) => Err(invalid(name, "not UTF-8", "set it as UTF-8")),
             Some(Ok(value)) => Ok(Some(value.trim().to_owned()).filter(|value| !value.is_empty())),
             None => Ok(None),
         };
-        let hugging_face = path("HF_HOME")
+        let hf_home = path("HF_HOME")
             .or_else(|| Some(path("XDG_CACHE_HOME")?.join("huggingface")))
             .or_else(|| Some(home.as_ref()?.join(".cache/huggingface")));
-        let cache = path("HF_HUB_CACHE").or_else(|| Some(hugging_face.as_ref()?.join("hub")));
+        let cache = path("HF_HUB_CACHE").or_else(|| Some(hf_home.as_ref()?.join("hub")));
         let token = match text("HF_TOKEN")? {
             Some(token) => {
-                let broken = || wrong("HF_TOKEN", "no token", "copy it anew from your settings");
+                let broken = || {
+                    invalid(
+                        "HF_TOKEN",
+                        "not a token",
+                        "copy it again from your settings",
+                    )
+                };
                 Some(Token::new(&token).ok_or_else(broken)?)
             }
             None => path("HF_TOKEN_PATH")
-                .or_else(|| Some(hugging_face?.join("token")))
+                .or_else(|| Some(hf_home?.join("token")))
                 .and_then(|file| std::fs::read_to_string(file).ok())
                 .and_then(|token| Token::new(&token)),
         };
         Ok(Self {
-            cache: cache.ok_or_else(|| wrong("HF_HOME", "not set", "name a folder for models"))?,
+            cache: cache
+                .ok_or_else(|| invalid("HF_HOME", "not set", "set it to a folder for models"))?,
             endpoint: text("HF_ENDPOINT")?.map(endpoint).transpose()?,
             token,
             network: network(text("HF_HUB_OFFLINE")?)?,
-            proxy: Proxy::OfEnvironment,
+            proxy: Proxy::FromEnvironment,
         })
     }
 }
 
 fn endpoint(address: String) -> Result<String, HubError> {
     if !address.starts_with("https://") && !address.starts_with("http://") {
-        let is = format!("\"{}\"", address.escape_debug());
-        return Err(wrong("HF_ENDPOINT", &is, "begin it with https://"));
+        let value = format!("\"{}\"", address.escape_debug());
+        return Err(invalid("HF_ENDPOINT", &value, "start it with https://"));
     }
     Ok(address.trim_end_matches('/').to_owned())
 }
@@ -123,22 +130,22 @@ fn network(offline: Option<String>) -> Result<Network, HubError> {
         "1" | "true" | "yes" | "on" => Ok(Network::Offline),
         "0" | "false" | "no" | "off" => Ok(Network::Online),
         _ => {
-            let is = format!("\"{}\"", word.escape_debug());
-            Err(wrong("HF_HUB_OFFLINE", &is, "give 1 or 0"))
+            let value = format!("\"{}\"", word.escape_debug());
+            Err(invalid("HF_HUB_OFFLINE", &value, "set it to 1 or 0"))
         }
     }
 }
 
-fn wrong(name: &'static str, is: &str, advice: &'static str) -> HubError {
+fn invalid(name: &'static str, value: &str, advice: &'static str) -> HubError {
     HubError::Setting {
         name,
-        is: is.to_owned(),
+        value: value.to_owned(),
         advice,
     }
 }
 
-/// A path that may begin with `~`, which no shell has replaced in a variable.
-fn with_home(path: &Path, home: Option<&Path>) -> PathBuf {
+/// Expands a leading `~`.
+fn expand_home(path: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~"), home) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => path.to_owned(),
@@ -172,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_has_many_words() {
+    fn offline_has_many_spellings() {
         for (word, expected) in [
             ("1", Network::Offline),
             ("True", Network::Offline),
@@ -188,12 +195,12 @@ mod tests {
         let problem = read(&[("HF_HUB_OFFLINE", "perhaps")]).unwrap_err();
         assert_eq!(
             problem.to_string(),
-            "HF_HUB_OFFLINE is \"perhaps\"; give 1 or 0"
+            "HF_HUB_OFFLINE is \"perhaps\"; set it to 1 or 0"
         );
     }
 
     #[test]
-    fn the_token_is_of_the_variable_or_of_a_file_and_is_not_shown() {
+    fn the_token_is_of_the_variable_or_of_a_file_and_is_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().display().to_string();
         let token = |variables: &[(&str, &str)]| {

@@ -1,11 +1,11 @@
-//! The middle of an image, as transformers' `center_crop`: where the image is smaller, black is put around it.
+//! Center crop as in transformers: smaller images are padded with black.
 
 use crate::{Image, Size};
 
 impl Image {
-    /// The middle, of a size. Of an odd number of rows to cut off, one more goes below than above; of an odd number to add,
-    /// one more comes above than below; columns likewise. The size has pixels.
-    pub(crate) fn crop_centre(&self, size: Size) -> Image {
+    /// Crops to `size`, which must not be empty. An odd row to remove is removed at the bottom, an odd row to add is added at
+    /// the top; columns likewise.
+    pub(crate) fn center_crop(&self, size: Size) -> Image {
         let old = self.size();
         let top = offset(old.height, size.height);
         let left = offset(old.width, size.width);
@@ -14,7 +14,7 @@ impl Image {
             let Some(old_row) = inside(row as isize + top, old.height) else {
                 continue;
             };
-            // The columns that both have.
+            // The columns of the overlap.
             let first = (-left).max(0) as usize;
             let last = size.width.min((old.width as isize - left) as usize);
             let source = (old_row * old.width) as isize + left;
@@ -27,7 +27,7 @@ impl Image {
     }
 }
 
-/// How far the crop begins within the image; below zero when it begins before. Halves are rounded down.
+/// The offset of the crop in the image, negative for padding. Halves are rounded down.
 fn offset(old: usize, new: usize) -> isize {
     (old as isize - new as isize).div_euclid(2)
 }

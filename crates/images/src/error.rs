@@ -1,4 +1,4 @@
-//! What can be wrong with an image or its settings, each as one sentence: what, where, what to do.
+//! Errors of images and their preprocessing, each as one sentence: what, where, what to do.
 
 use std::path::PathBuf;
 
@@ -6,41 +6,43 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The system would not read it.
+    /// An I/O error.
     #[error("{path}: {source}; check the path", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Its first bytes are of no format that is read here.
+    /// The format is not supported.
     #[error(
-        "{name} is not an image of a kind that is read here; give a PNG, JPEG, GIF, BMP or WebP file"
+        "{name} is not an image of a supported format; give a PNG, JPEG, GIF, BMP or WebP file"
     )]
     UnknownFormat {
-        /// The file, or what the caller called it.
+        /// The name of the image.
         name: String,
     },
-    /// It began like an image, but a decoder gave up.
-    #[error("{name} cannot be decoded ({problem}); fetch or save it again, or convert it to PNG")]
+    /// The decoder failed.
+    #[error(
+        "{name} cannot be decoded ({problem}); download or save it again, or convert it to PNG"
+    )]
     Broken {
-        /// The file, or what the caller called it.
+        /// The name of the image.
         name: String,
-        /// What the decoder said.
+        /// The cause.
         problem: String,
     },
-    /// It would take more memory than an image may.
+    /// The image is too large.
     #[error("{name} is too large ({size}; at most {limit}); make it smaller first")]
     TooLarge {
-        /// The file, or what the caller called it.
+        /// The name of the image.
         name: String,
-        /// How large it is.
+        /// Its size.
         size: String,
-        /// How large it may be.
+        /// The limit.
         limit: String,
     },
-    /// Resizing or cropping it would make an image that is too large, or one without pixels.
+    /// The image would be too large or empty after resizing or cropping.
     #[error(
         "an image of {width} by {height} pixels cannot be resized to {new_width} by {new_height} \
          (at least 1, at most {limit} pixels in all); crop it first, or choose another size"
@@ -50,22 +52,22 @@ pub enum ImageError {
         width: usize,
         /// Its height.
         height: usize,
-        /// The width asked for.
+        /// The target width.
         new_width: usize,
-        /// The height asked for.
+        /// The target height.
         new_height: usize,
-        /// The most pixels an image may have.
+        /// The limit in pixels.
         limit: usize,
     },
-    /// A file of settings is not JSON, or not an object.
-    #[error("{path} cannot be read ({problem}); fetch or save it again", path = path.display())]
+    /// A config is not a JSON object.
+    #[error("{path} cannot be read ({problem}); download or save it again", path = path.display())]
     BrokenConfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         problem: String,
     },
-    /// The settings are of another model's processor.
+    /// The processor type is not supported.
     #[error(
         "{path} is of type {found}, which is not supported; supported are {supported}",
         path = path.display(),
@@ -74,13 +76,13 @@ pub enum ImageError {
     UnsupportedType {
         /// The file.
         path: PathBuf,
-        /// The type it names.
+        /// The type.
         found: String,
-        /// The types that are supported.
+        /// The supported types.
         supported: String,
     },
-    /// A setting has a value that cannot be honoured.
-    #[error("{path}: {key} = {value} is not supported; expected is {expected}", path = path.display())]
+    /// A value is not supported.
+    #[error("{path}: {key} = {value} is not supported; expected {expected}", path = path.display())]
     Setting {
         /// The file.
         path: PathBuf,
@@ -88,27 +90,27 @@ pub enum ImageError {
         key: String,
         /// Its value, as JSON.
         value: String,
-        /// What would be.
+        /// The supported values.
         expected: String,
     },
-    /// A batch of nothing.
+    /// The batch is empty.
     #[error("a batch needs at least one image; give some")]
     EmptyBatch,
-    /// Images of a batch that do not fit into one block of numbers.
+    /// The images of a batch differ in size.
     #[error(
         "image {index} of the batch is {width} by {height} pixels, the first is {first_width} by {first_height}; \
          let the preprocessor resize or crop all to one size, or take them one by one"
     )]
     UnequalBatch {
-        /// Which image, counted from 0.
+        /// The index of the image.
         index: usize,
         /// Its width.
         width: usize,
         /// Its height.
         height: usize,
-        /// The first one's width.
+        /// The width of the first image.
         first_width: usize,
-        /// The first one's height.
+        /// The height of the first image.
         first_height: usize,
     },
 }

@@ -1,10 +1,9 @@
-//! An image in memory: 8-bit RGB, row after row.
+//! An 8-bit RGB image in memory.
 
-/// The most pixels that an image may have, be it read or made: 8192 by 8192, beyond any camera's picture that a vision
-/// transformer looks at through a few hundred pixels.
-pub(crate) const MOST_PIXELS: usize = 1 << 26;
+/// The most pixels of an image, decoded or resized: 8192 by 8192, far beyond what a vision transformer needs.
+pub(crate) const MAX_PIXELS: usize = 1 << 26;
 
-/// Height and width, in this order as in Hugging Face's settings.
+/// Height and width, in the order of Hugging Face configs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Rows.
@@ -14,7 +13,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// As high as wide.
+    /// A square.
     pub fn square(side: usize) -> Self {
         Self {
             height: side,
@@ -22,18 +21,18 @@ impl Size {
         }
     }
 
-    /// Whether an image of this size may be made.
+    /// Whether the size is within limits.
     pub(crate) fn is_allowed(self) -> bool {
         self.height > 0
             && self.width > 0
             && self
                 .height
                 .checked_mul(self.width)
-                .is_some_and(|pixels| pixels <= MOST_PIXELS)
+                .is_some_and(|pixels| pixels <= MAX_PIXELS)
     }
 }
 
-/// 8-bit RGB pixels.
+/// An 8-bit RGB image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     size: Size,
@@ -41,10 +40,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image from its bytes: red, green and blue of each pixel, row after row.
+    /// An image from interleaved RGB bytes in row-major order.
     ///
     /// # Panics
-    /// If there are not three bytes for each pixel, or none at all.
+    /// If there are not three bytes per pixel, or no pixels.
     pub fn from_rgb(size: Size, pixels: Vec<u8>) -> Self {
         assert_eq!(
             Some(pixels.len()),
@@ -59,12 +58,12 @@ impl Image {
         Self { size, pixels }
     }
 
-    /// Its height and width.
+    /// Height and width.
     pub fn size(&self) -> Size {
         self.size
     }
 
-    /// Red, green and blue of each pixel, row after row.
+    /// Interleaved RGB bytes in row-major order.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }

@@ -1,20 +1,20 @@
-//! Image files in, normalised pixel values out, as Hugging Face's processors of ViT and DeiT make them. Knows nothing of
-//! tensors: what comes out is a list of numbers in channel-first order.
+//! Image preprocessing as in Hugging Face's ViT and DeiT processors: from files to normalized pixel values, a plain vector in
+//! channel-first order. Never sees a tensor.
 //!
 //! ```text
-//! PNG, JPEG, GIF, BMP, WebP ─ decode ─ upright RGB ─ resize ─ crop the centre ─ rescale ─ normalise ─ PixelValues
+//! PNG, JPEG, GIF, BMP, WebP ─ decode ─ upright RGB ─ resize ─ center crop ─ rescale ─ normalize ─ PixelValues
 //!                             (limits, EXIF orientation)    (preprocessor_config.json says which of these, and how)
 //! ```
 //!
-//! Resizing gives the bytes of Pillow, whose images the models were trained on; another resampling, however good, would
-//! move every value a little. So the reference of all of this is transformers' Pillow backend (`ViTImageProcessorPil`).
+//! Resizing is bit-exact with Pillow, with which the models were trained; any other resampling would perturb every value. The
+//! reference is transformers' Pillow backend (`ViTImageProcessorPil`).
 //!
 //! ```no_run
 //! use attentive_images::{Image, Preprocessor};
 //! use std::path::Path;
 //!
 //! # fn main() -> Result<(), attentive_images::ImageError> {
-//! let preprocessor = Preprocessor::of_folder(Path::new("vit-base-patch16-224"))?;
+//! let preprocessor = Preprocessor::from_folder(Path::new("vit-base-patch16-224"))?;
 //! let values = preprocessor.pixel_values(&Image::open(Path::new("cat.jpg"))?)?;
 //! assert_eq!(values.values.len(), values.channels * values.height * values.width);
 //! # Ok(())

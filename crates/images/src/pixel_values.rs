@@ -1,8 +1,8 @@
-//! What a vision transformer is given: numbers in channel-first order, of one image or of several.
+//! The input of a vision transformer: pixel values in channel-first order, of one image or a batch.
 
 use crate::ImageError;
 
-/// The numbers of one image: all of red, then green, then blue, each row after row.
+/// The pixel values of one image, `[channels, height, width]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PixelValues {
     /// Three: red, green, blue.
@@ -11,14 +11,14 @@ pub struct PixelValues {
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// `channels * height * width` numbers.
+    /// `channels * height * width` values.
     pub values: Vec<f32>,
 }
 
-/// The numbers of several images of one size, image after image.
+/// The pixel values of several images, `[batch, channels, height, width]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PixelBatch {
-    /// How many images.
+    /// The number of images.
     pub batch: usize,
     /// Three: red, green, blue.
     pub channels: usize,
@@ -26,16 +26,16 @@ pub struct PixelBatch {
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// `batch * channels * height * width` numbers.
+    /// `batch * channels * height * width` values.
     pub values: Vec<f32>,
 }
 
 impl PixelBatch {
-    /// One block of the images' numbers; they must be of one size.
-    pub fn of(images: impl IntoIterator<Item = PixelValues>) -> Result<Self, ImageError> {
+    /// Stacks images, which must be of equal size.
+    pub fn stack(images: impl IntoIterator<Item = PixelValues>) -> Result<Self, ImageError> {
         let mut images = images.into_iter();
         let first = images.next().ok_or(ImageError::EmptyBatch)?;
-        let mut whole = PixelBatch {
+        let mut batch = PixelBatch {
             batch: 1,
             channels: first.channels,
             height: first.height,
@@ -43,18 +43,18 @@ impl PixelBatch {
             values: first.values,
         };
         for image in images {
-            if (image.height, image.width) != (whole.height, whole.width) {
+            if (image.height, image.width) != (batch.height, batch.width) {
                 return Err(ImageError::UnequalBatch {
-                    index: whole.batch,
+                    index: batch.batch,
                     width: image.width,
                     height: image.height,
-                    first_width: whole.width,
-                    first_height: whole.height,
+                    first_width: batch.width,
+                    first_height: batch.height,
                 });
             }
-            whole.values.extend(image.values);
-            whole.batch += 1;
+            batch.values.extend(image.values);
+            batch.batch += 1;
         }
-        Ok(whole)
+        Ok(batch)
     }
 }

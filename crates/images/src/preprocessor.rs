@@ -1,51 +1,51 @@
-//! What is done to an image before a vision transformer sees it, as Hugging Face's `ViTImageProcessor` and
-//! `DeiTImageProcessor` do it: resize, crop the centre, rescale, normalise. Each step may be absent.
+//! Preprocessing as in Hugging Face's `ViTImageProcessor` and `DeiTImageProcessor`: resize, center crop, rescale, normalize. Each
+//! step is optional.
 
-use crate::image::MOST_PIXELS;
+use crate::image::MAX_PIXELS;
 use crate::{Image, ImageError, PixelBatch, PixelValues, Resampling, Size};
 
-/// The steps, in their order.
+/// The steps, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preprocessor {
-    /// First, another size.
+    /// `do_resize`.
     pub resize: Option<Resize>,
-    /// Then the middle of that size, with black around an image that is smaller.
+    /// `do_center_crop`; smaller images are padded with black.
     pub crop: Option<Size>,
-    /// Then every byte times this.
+    /// `rescale_factor`.
     pub rescale: Option<f64>,
-    /// Then less the mean, divided by the deviation.
+    /// `do_normalize`.
     pub normalize: Option<Normalize>,
 }
 
-/// To which size, and how.
+/// The target and filter of resizing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
-    /// To which size.
+    /// The target size.
     pub to: ResizeTo,
-    /// By which filter.
+    /// The filter.
     pub filter: Resampling,
 }
 
-/// The size of an image after resizing.
+/// The target size of resizing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeTo {
-    /// This one, whatever the image's proportions.
-    Exactly(Size),
-    /// The shorter edge becomes this long, and the proportions stay.
+    /// This size, regardless of the aspect ratio.
+    Exact(Size),
+    /// The length of the shortest edge; the aspect ratio is kept.
     ShortestEdge(usize),
 }
 
-/// Mean and deviation of red, green and blue, in units of what rescaling gives.
+/// Mean and standard deviation per channel, applied after rescaling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
-    /// What is taken away.
+    /// `image_mean`.
     pub mean: [f64; 3],
-    /// What is divided by.
-    pub deviation: [f64; 3],
+    /// `image_std`.
+    pub std: [f64; 3],
 }
 
 impl Preprocessor {
-    /// ViT's: resized to a square, bilinear; from -1 to 1.
+    /// The default of ViT: bilinear resize to a square, normalize to -1..1.
     ///
     /// # Panics
     /// If the side is zero.
@@ -53,23 +53,23 @@ impl Preprocessor {
         assert!(side > 0, "default_vit: an image has pixels");
         Self {
             resize: Some(Resize {
-                to: ResizeTo::Exactly(Size::square(side)),
+                to: ResizeTo::Exact(Size::square(side)),
                 filter: Resampling::Bilinear,
             }),
             crop: None,
             rescale: Some(1.0 / 255.0),
             normalize: Some(Normalize {
                 mean: [0.5; 3],
-                deviation: [0.5; 3],
+                std: [0.5; 3],
             }),
         }
     }
 
-    /// DeiT's: resized to 256 by 256, bicubic, of which the middle 224 by 224; from -1 to 1.
+    /// The default of DeiT: bicubic resize to 256 by 256, center crop to 224 by 224, normalize to -1..1.
     pub fn default_deit() -> Self {
         Self {
             resize: Some(Resize {
-                to: ResizeTo::Exactly(Size::square(256)),
+                to: ResizeTo::Exact(Size::square(256)),
                 filter: Resampling::Bicubic,
             }),
             crop: Some(Size::square(224)),
@@ -77,9 +77,9 @@ impl Preprocessor {
         }
     }
 
-    /// The numbers that a model is given for an image.
+    /// Preprocesses an image.
     pub fn pixel_values(&self, image: &Image) -> Result<PixelValues, ImageError> {
-        let image = self.resized_and_cropped(image)?;
+        let image = self.resize_and_crop(image)?;
         let Size { height, width } = image.size();
         let tables = self.tables();
         let mut values = Vec::with_capacity(3 * height * width);
@@ -95,17 +95,17 @@ impl Preprocessor {
         })
     }
 
-    /// The numbers of several images; they must be of one size when resized and cropped.
+    /// Preprocesses a batch of images, which must be of equal size after resizing and cropping.
     pub fn batch(&self, images: &[Image]) -> Result<PixelBatch, ImageError> {
         let values: Result<Vec<_>, _> = images
             .iter()
             .map(|image| self.pixel_values(image))
             .collect();
-        PixelBatch::of(values?)
+        PixelBatch::stack(values?)
     }
 
-    /// The steps that change pixels; the others change numbers.
-    pub fn resized_and_cropped(&self, image: &Image) -> Result<Image, ImageError> {
+    /// Applies only the steps on 8-bit pixels.
+    pub fn resize_and_crop(&self, image: &Image) -> Result<Image, ImageError> {
         let resized = match self.resize {
             Some(Resize { to, filter }) => &image.resize(to.of(image.size()), filter)?,
             None => image,
@@ -116,14 +116,14 @@ impl Preprocessor {
                 height: resized.size().height,
                 new_width: size.width,
                 new_height: size.height,
-                limit: MOST_PIXELS,
+                limit: MAX_PIXELS,
             }),
-            Some(size) => Ok(resized.crop_centre(size)),
+            Some(size) => Ok(resized.center_crop(size)),
             None => Ok(resized.clone()),
         }
     }
 
-    /// The number of each byte of each channel. Rescaling is done in 64 bits and normalising in 32, as transformers does.
+    /// Lookup tables from byte to value, per channel. Rescaling is in f64 and normalizing in f32, as in transformers.
     fn tables(&self) -> [[f32; 256]; 3] {
         std::array::from_fn(|channel| {
             std::array::from_fn(|byte| {
@@ -132,8 +132,8 @@ impl Preprocessor {
                     None => byte as f32,
                 };
                 match &self.normalize {
-                    Some(Normalize { mean, deviation }) => {
-                        (value - mean[channel] as f32) / deviation[channel] as f32
+                    Some(Normalize { mean, std }) => {
+                        (value - mean[channel] as f32) / std[channel] as f32
                     }
                     None => value,
                 }
@@ -143,14 +143,14 @@ impl Preprocessor {
 }
 
 impl ResizeTo {
-    /// The size that an image of a size gets.
+    /// The target size for an image.
     fn of(self, image: Size) -> Size {
         match self {
-            ResizeTo::Exactly(size) => size,
+            ResizeTo::Exact(size) => size,
             ResizeTo::ShortestEdge(edge) => {
                 let short = image.height.min(image.width);
                 let long = image.height.max(image.width);
-                // Divided as Python divides, in floating point; what does not fit is refused by `resize`.
+                // Floating-point division as in Python; `resize` refuses sizes out of range.
                 let long = (edge.saturating_mul(long) as f64 / short as f64) as usize;
                 if image.width <= image.height {
                     Size {

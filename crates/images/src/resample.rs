@@ -1,58 +1,61 @@
-//! Pillow's resampling filters: which pixels make up a new one, and by how much (`Resample.c` of Pillow 13).
+//! Pillow's resampling filters and their coefficients (`Resample.c` of Pillow 13).
 
 use std::f64::consts::PI;
 
-/// How an image is resized; the numbers are Pillow's, in settings.
+/// A resampling filter, with its number in Pillow (`PIL.Image.Resampling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resampling {
-    /// 0: the nearest pixel.
+    /// 0: nearest neighbor.
     Nearest,
-    /// 1: the sinc function under its own first lobe, three pixels to each side.
+    /// 1: Lanczos, with a support of 3.
     Lanczos,
-    /// 2: a triangle, one pixel to each side.
+    /// 2: triangle, with a support of 1.
     Bilinear,
-    /// 3: cubic pieces with a = -0.5, two pixels to each side.
+    /// 3: bicubic with a = -0.5, with a support of 2.
     Bicubic,
 }
 
-/// Bits behind the point of a weight: 32 less 8 of the result and 2 for sums below zero and above one.
-pub(crate) const PRECISION: u32 = 32 - 8 - 2;
+/// Fractional bits of fixed-point weights: 32, less 8 of the result and 2 for overshoot.
+pub(crate) const PRECISION_BITS: u32 = 32 - 8 - 2;
 
-/// What one new pixel is made of: a run of old ones, from `start`, each with its fixed-point weight.
+/// The fixed-point weights of the source pixels of one output pixel, from `start` on.
 pub(crate) struct Taps {
     pub start: usize,
     pub weights: Vec<i32>,
 }
 
-/// The taps of each of `new` pixels along an axis of `old`. When it shrinks, the filter grows with the step, so that every
-/// old pixel counts (antialiasing); when it grows, the filter keeps its width.
+/// The taps of `new` pixels along an axis of `old` (`precompute_coeffs`). Downscaling widens the filter, so that every source
+/// pixel counts (antialiasing); upscaling keeps its support.
 ///
-/// Every operation is the one of Pillow in its order: the weights are rounded, so the last bit matters.
+/// Every operation is that of Pillow, in the same order: weights are rounded, so the last bit matters.
 pub(crate) fn taps(old: usize, new: usize, filter: &Filter) -> Vec<Taps> {
-    let step = old as f64 / new as f64;
-    let stretch = step.max(1.0);
-    let reach = filter.reach * stretch;
-    let shrink = 1.0 / stretch;
+    let scale = old as f64 / new as f64;
+    let filter_scale = scale.max(1.0);
+    let support = filter.support * filter_scale;
+    let inverse_scale = 1.0 / filter_scale;
     (0..new)
         .map(|index| {
-            let centre = (index as f64 + 0.5) * step;
-            // Casts cut off towards zero, as in C; below zero they would be cut to zero anyway.
-            let start = (centre - reach + 0.5).max(0.0) as usize;
-            let end = ((centre + reach + 0.5) as usize).min(old);
+            let center = (index as f64 + 0.5) * scale;
+            // Casts truncate towards zero, as in C; negative values are clamped to zero anyway.
+            let start = (center - support + 0.5).max(0.0) as usize;
+            let end = ((center + support + 0.5) as usize).min(old);
             let weights: Vec<f64> = (start..end)
-                .map(|position| (filter.weight)((position as f64 - centre + 0.5) * shrink))
+                .map(|position| (filter.weight)((position as f64 - center + 0.5) * inverse_scale))
                 .collect();
             let sum = weights.iter().fold(0.0, |sum, weight| sum + weight);
-            let weights = weights.iter().map(|weight| fixed(weight, sum)).collect();
+            let weights = weights
+                .iter()
+                .map(|weight| to_fixed_point(weight, sum))
+                .collect();
             Taps { start, weights }
         })
         .collect()
 }
 
-/// A weight of the sum, rounded half away from zero.
-fn fixed(weight: &f64, sum: f64) -> i32 {
+/// Normalizes a weight, and rounds it half away from zero.
+fn to_fixed_point(weight: &f64, sum: f64) -> i32 {
     let share = if sum == 0.0 { *weight } else { weight / sum };
-    let scaled = share * f64::from(1 << PRECISION);
+    let scaled = share * f64::from(1 << PRECISION_BITS);
     (if share < 0.0 {
         scaled - 0.5
     } else {
@@ -60,20 +63,20 @@ fn fixed(weight: &f64, sum: f64) -> i32 {
     }) as i32
 }
 
-/// A filter: a weight for each distance from the centre.
+/// A filter: a weight for each distance from the center.
 pub(crate) struct Filter {
-    /// How many pixels it sees to each side when the size stays.
-    reach: f64,
+    /// The radius in pixels at scale 1.
+    support: f64,
     weight: fn(f64) -> f64,
 }
 
 pub(crate) const BILINEAR: Filter = Filter {
-    reach: 1.0,
+    support: 1.0,
     weight: |distance| (1.0 - distance.abs()).max(0.0),
 };
 
 pub(crate) const BICUBIC: Filter = Filter {
-    reach: 2.0,
+    support: 2.0,
     weight: |distance| {
         const A: f64 = -0.5;
         let x = distance.abs();
@@ -88,7 +91,7 @@ pub(crate) const BICUBIC: Filter = Filter {
 };
 
 pub(crate) const LANCZOS: Filter = Filter {
-    reach: 3.0,
+    support: 3.0,
     weight: |distance| {
         if (-3.0..3.0).contains(&distance) {
             sinc(distance) * sinc(distance / 3.0)

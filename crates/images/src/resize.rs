@@ -1,13 +1,13 @@
-//! Resizing with the bytes of Pillow 13: two passes, one along each axis, with 8 bits between them (`Resample.c`).
+//! Resizing bit-exact with Pillow 13: two passes with 8-bit intermediates (`Resample.c`).
 
-use crate::image::MOST_PIXELS;
-use crate::resample::{self, Filter, PRECISION, Resampling, Taps, taps};
+use crate::image::MAX_PIXELS;
+use crate::resample::{self, Filter, PRECISION_BITS, Resampling, Taps, taps};
 use crate::{Image, ImageError, Size};
 
 const CHANNELS: usize = 3;
 
 impl Image {
-    /// This image at another size, its proportions changed if need be.
+    /// Resizes to `size`, regardless of the aspect ratio.
     pub fn resize(&self, size: Size, filter: Resampling) -> Result<Image, ImageError> {
         let old = self.size();
         if !size.is_allowed() {
@@ -16,7 +16,7 @@ impl Image {
                 height: old.height,
                 new_width: size.width,
                 new_height: size.height,
-                limit: MOST_PIXELS,
+                limit: MAX_PIXELS,
             });
         }
         if size == old {
@@ -24,29 +24,37 @@ impl Image {
         }
         Ok(match filter {
             Resampling::Nearest => nearest(self, size),
-            Resampling::Bilinear => two_passes(self, size, &resample::BILINEAR),
-            Resampling::Bicubic => two_passes(self, size, &resample::BICUBIC),
-            Resampling::Lanczos => two_passes(self, size, &resample::LANCZOS),
+            Resampling::Bilinear => resample_both_axes(self, size, &resample::BILINEAR),
+            Resampling::Bicubic => resample_both_axes(self, size, &resample::BICUBIC),
+            Resampling::Lanczos => resample_both_axes(self, size, &resample::LANCZOS),
         })
     }
 }
 
-/// Which pass comes first shows in the bytes, which are rounded and cut to 0..=255 in between. Pillow 13 begins with the
-/// columns of an image that loses far more height than width. Earlier ones never did, and give other bytes there: by a unit
-/// for the bilinear filter, by more for those that overshoot at edges.
-fn two_passes(image: &Image, size: Size, filter: &Filter) -> Image {
+/// The order of the passes matters, as intermediates are rounded and clamped to 0..=255. Pillow 13 starts with the vertical pass
+/// if the image loses far more height than width. Earlier versions never did, and differ there: by a unit for the bilinear
+/// filter, by more for filters that overshoot at edges.
+fn resample_both_axes(image: &Image, size: Size, filter: &Filter) -> Image {
     let old = image.size();
     let lost_height = old.height as i64 - size.height as i64;
     let lost_width = old.width as i64 - size.width as i64;
     if lost_height > 0 && lost_height > 2 * lost_width {
-        across(&down(image, size.height, filter), size.width, filter)
+        resample_horizontal(
+            &resample_vertical(image, size.height, filter),
+            size.width,
+            filter,
+        )
     } else {
-        down(&across(image, size.width, filter), size.height, filter)
+        resample_vertical(
+            &resample_horizontal(image, size.width, filter),
+            size.height,
+            filter,
+        )
     }
 }
 
-/// The pass along rows: each row becomes `width` pixels.
-fn across(image: &Image, width: usize, filter: &Filter) -> Image {
+/// The horizontal pass (`ImagingResampleHorizontal_8bpc`).
+fn resample_horizontal(image: &Image, width: usize, filter: &Filter) -> Image {
     let old = image.size();
     if width == old.width {
         return image.clone();
@@ -68,8 +76,8 @@ fn across(image: &Image, width: usize, filter: &Filter) -> Image {
     Image::from_rgb(Size { height, width }, pixels)
 }
 
-/// The pass along columns: `height` rows, each a weighted sum of old rows.
-fn down(image: &Image, height: usize, filter: &Filter) -> Image {
+/// The vertical pass (`ImagingResampleVertical_8bpc`).
+fn resample_vertical(image: &Image, height: usize, filter: &Filter) -> Image {
     let old = image.size();
     if height == old.height {
         return image.clone();
@@ -91,20 +99,20 @@ fn down(image: &Image, height: usize, filter: &Filter) -> Image {
     Image::from_rgb(Size { height, width }, pixels)
 }
 
-/// Sums begin with a half, so that cutting off rounds.
-const HALF: i32 = 1 << (PRECISION - 1);
+/// The initial value of sums, so that truncation rounds.
+const HALF: i32 = 1 << (PRECISION_BITS - 1);
 
-/// A fixed-point sum as a byte; filters with negative lobes leave its range.
+/// Rounds and clamps a fixed-point sum (`clip8`).
 fn to_byte(sum: i32) -> u8 {
-    (sum >> PRECISION).clamp(0, 255) as u8
+    (sum >> PRECISION_BITS).clamp(0, 255) as u8
 }
 
-/// The pixel below each new one's centre.
+/// Nearest-neighbor resizing.
 fn nearest(image: &Image, size: Size) -> Image {
     let old = image.size();
-    let columns = positions(old.width, size.width);
+    let columns = nearest_positions(old.width, size.width);
     let mut pixels = Vec::with_capacity(size.height * size.width * CHANNELS);
-    for row in positions(old.height, size.height) {
+    for row in nearest_positions(old.height, size.height) {
         for column in &columns {
             let start = (row * old.width + column) * CHANNELS;
             pixels.extend_from_slice(&image.pixels()[start..start + CHANNELS]);
@@ -113,16 +121,16 @@ fn nearest(image: &Image, size: Size) -> Image {
     Image::from_rgb(size, pixels)
 }
 
-/// The old position of each new one. Steps are added up, not multiplied, because Pillow does so and the rounding shows where
-/// a centre falls on the edge of a pixel.
-fn positions(old: usize, new: usize) -> Vec<usize> {
-    let step = old as f64 / new as f64;
-    let mut centre = step * 0.5;
+/// The source position of each pixel. The scale is accumulated, not multiplied, as in Pillow, whose rounding matters where a
+/// center falls on the edge of a pixel.
+fn nearest_positions(old: usize, new: usize) -> Vec<usize> {
+    let scale = old as f64 / new as f64;
+    let mut center = scale * 0.5;
     let mut positions = Vec::with_capacity(new);
     for _ in 0..new {
-        // Only sums over tens of millions of steps could round up to the edge, which is beyond the last pixel.
-        positions.push((centre as usize).min(old - 1));
-        centre += step;
+        // Only after tens of millions of additions could the sum round up to the edge beyond the last pixel.
+        positions.push((center as usize).min(old - 1));
+        center += scale;
     }
     positions
 }

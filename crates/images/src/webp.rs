@@ -1,13 +1,12 @@
-//! Whether a WebP file holds all that it says. The decoder takes memory for its EXIF as large as the file says it is, before
-//! it looks for it.
+//! Detects truncated WebP files. The decoder allocates as much as the EXIF chunk declares before reading it.
 
-/// Whether all chunks end before the file does.
+/// Whether all chunks lie within the file.
 ///
 /// ```text
 /// "RIFF" │ length │ "WEBP" │ name, length, … │ name, length, … │ …
 ///   4        4        4        4     4    padded to an even length
 /// ```
-pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+pub(crate) fn is_complete(bytes: &[u8]) -> bool {
     let mut at = 12;
     while let Some(length) = bytes.get(at + 4..at + 8) {
         let length = length

@@ -1,52 +1,52 @@
-//! The functions between the two products of a feed-forward layer, alone and as gates. Hendrycks and Gimpel 2016 (GELU),
-//! Elfwing et al. 2018 (SiLU), Dauphin et al. 2017 (the sigmoid as a gate), Shazeer 2020 (gates).
+//! Activation functions, alone and as gates of gated linear units. Hendrycks and Gimpel 2016 (GELU), Elfwing et al. 2018 (SiLU),
+//! Dauphin et al. 2017 (GLU), Shazeer 2020 (GEGLU, SwiGLU).
 
 use pulp::Simd;
 
-use crate::simd::{decay, normal_distribution};
-use crate::sweep::{Step, sweep, threaded};
+use crate::simd::{exp_nonpositive, normal_cdf};
+use crate::sweep::{VectorOp, parallel_sweep, sweep};
 
-/// Which function.
+/// An activation function.
 ///
-/// As wide as a register: a kernel that is called for each row is handed its fields in whole words, and a word of which only a byte
-/// was just written is not there before all that was written earlier has left for the cache.
+/// A `usize`, because kernels called per row receive their fields as whole words: loading a word of which only one byte was just
+/// stored defeats store-to-load forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Activation {
     /// `max(x, 0)`.
     Relu,
-    /// `x · Φ(x)`, with the normal distribution itself.
+    /// `x · Φ(x)`, exact.
     Gelu,
-    /// GELU with an approximation of the distribution by a hyperbolic tangent, as GPT-2 has it.
+    /// GELU with the tanh approximation, as in GPT-2.
     GeluTanh,
     /// `x · sigmoid(x)`.
     Silu,
-    /// `1 / (1 + e^-x)`, the gate of the gated linear unit.
+    /// `1 / (1 + e^-x)`, the gate of GLU.
     Sigmoid,
 }
 
 const SQRT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 const CUBIC: f64 = 0.044_715;
 
-/// The function in each lane, for use inside other kernels.
+/// The function in each lane, inside a kernel.
 ///
-/// When `kind` is known to the compiler, the choice costs nothing.
+/// A compile-time constant `kind` costs nothing.
 #[inline(always)]
 pub fn value<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     match kind {
-        // Not a maximum: that would lose NaN.
+        // Not max, which drops NaN.
         Activation::Relu => simd.select_f32s(simd.less_than_f32s(x, splat(0.0)), splat(0.0), x),
-        Activation::Gelu => simd.mul_f32s(x, normal_distribution(simd, x)),
+        Activation::Gelu => simd.mul_f32s(x, normal_cdf(simd, x)),
         Activation::GeluTanh => simd.mul_f32s(x, sigmoids(simd, tanh_argument(simd, x))[0]),
         Activation::Silu => simd.mul_f32s(x, sigmoids(simd, x)[0]),
         Activation::Sigmoid => sigmoids(simd, x)[0],
     }
 }
 
-/// The derivative of the function in each lane, for use inside other kernels.
+/// The derivative of the function in each lane, inside a kernel.
 #[inline(always)]
-pub fn slope<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
+pub fn derivative<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     match kind {
         Activation::Relu => {
@@ -56,41 +56,42 @@ pub fn slope<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
         Activation::Gelu => {
             const FACTOR: f32 = (SQRT_2_OVER_PI / 2.0) as f32;
             let half = simd.mul_f32s(x, splat(-0.5));
-            let density = simd.mul_f32s(decay(simd, simd.mul_f32s(half, x)), splat(FACTOR));
-            simd.mul_add_e_f32s(x, density, normal_distribution(simd, x))
+            let density =
+                simd.mul_f32s(exp_nonpositive(simd, simd.mul_f32s(half, x)), splat(FACTOR));
+            simd.mul_add_e_f32s(x, density, normal_cdf(simd, x))
         }
         Activation::GeluTanh => {
             const LINEAR: f32 = (2.0 * SQRT_2_OVER_PI) as f32;
             const SQUARE: f32 = (6.0 * SQRT_2_OVER_PI * CUBIC) as f32;
-            let [gate, closed] = sigmoids(simd, tanh_argument(simd, x));
+            let [sigmoid, complement] = sigmoids(simd, tanh_argument(simd, x));
             let inner = simd.mul_add_e_f32s(simd.mul_f32s(x, x), splat(SQUARE), splat(LINEAR));
-            let away = simd.mul_f32s(simd.mul_f32s(x, gate), closed);
-            simd.mul_add_e_f32s(away, inner, gate)
+            let away = simd.mul_f32s(simd.mul_f32s(x, sigmoid), complement);
+            simd.mul_add_e_f32s(away, inner, sigmoid)
         }
         Activation::Silu => {
-            let [gate, closed] = sigmoids(simd, x);
-            let away = simd.mul_f32s(x, closed);
-            simd.mul_add_e_f32s(gate, away, gate)
+            let [sigmoid, complement] = sigmoids(simd, x);
+            let away = simd.mul_f32s(x, complement);
+            simd.mul_add_e_f32s(sigmoid, away, sigmoid)
         }
         Activation::Sigmoid => {
-            let [gate, closed] = sigmoids(simd, x);
-            simd.mul_f32s(gate, closed)
+            let [sigmoid, complement] = sigmoids(simd, x);
+            simd.mul_f32s(sigmoid, complement)
         }
     }
 }
 
-/// The gradient of the input in each lane: `dy · slope`, but where ReLU is off it is zero even for an infinite `dy`.
+/// The gradient of the input in each lane: `dy · f'(x)`, but where ReLU is off it is zero even for an infinite `dy`.
 #[inline(always)]
 pub fn gradient<S: Simd>(simd: S, kind: Activation, x: S::f32s, dy: S::f32s) -> S::f32s {
     if kind == Activation::Relu {
         let zero = simd.splat_f32s(0.0);
         simd.select_f32s(simd.less_than_or_equal_f32s(x, zero), zero, dy)
     } else {
-        simd.mul_f32s(dy, slope(simd, kind, x))
+        simd.mul_f32s(dy, derivative(simd, kind, x))
     }
 }
 
-/// Twice the argument of the hyperbolic tangent: (1 + tanh(u)) / 2 is the sigmoid of 2u.
+/// Twice the argument of tanh: (1 + tanh(u)) / 2 is the sigmoid of 2u.
 #[inline(always)]
 fn tanh_argument<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let linear = simd.splat_f32s((2.0 * SQRT_2_OVER_PI) as f32);
@@ -99,23 +100,23 @@ fn tanh_argument<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_f32s(x, simd.mul_add_e_f32s(square, cubic, linear))
 }
 
-/// The sigmoid of `x` and of `-x`, each with all its digits: one less the other would lose them.
+/// The sigmoids of `x` and of `-x`, each accurate: `1 - sigmoid(x)` would cancel.
 ///
-/// `1 / (1 + e^-x)` is `e^x / (1 + e^x)`, so that the exponential of minus the size serves both signs.
+/// `1 / (1 + e^-x)` is `e^x / (1 + e^x)`, so that `e^-|x|` serves both signs.
 #[inline(always)]
 pub(crate) fn sigmoids<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
     let one = simd.splat_f32s(1.0);
-    let small = decay(simd, simd.neg_f32s(simd.abs_f32s(x)));
-    let inverse = simd.div_f32s(one, simd.add_f32s(one, small));
-    let other = simd.mul_f32s(small, inverse);
+    let power = exp_nonpositive(simd, simd.neg_f32s(simd.abs_f32s(x)));
+    let large = simd.div_f32s(one, simd.add_f32s(one, power));
+    let small = simd.mul_f32s(power, large);
     let negative = simd.less_than_f32s(x, simd.splat_f32s(0.0));
     [
-        simd.select_f32s(negative, other, inverse),
-        simd.select_f32s(negative, inverse, other),
+        simd.select_f32s(negative, small, large),
+        simd.select_f32s(negative, large, small),
     ]
 }
 
-/// Compiles the call for each kind, so that the choice is made once and not for each vector.
+/// Monomorphizes the call for each kind, so that dispatch happens once and not per vector.
 macro_rules! for_kind {
     ($kind:expr, $constant:ident => $call:expr) => {
         match $kind {
@@ -156,10 +157,10 @@ pub(crate) const KINDS: [Activation; 5] = [
 /// # Panics
 /// When the lengths differ.
 pub fn activate(kind: Activation, x: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => threaded("activate", &Forward::<KIND>, [x], [y]));
+    for_kind!(kind, KIND => parallel_sweep("activate", &Forward::<KIND>, [x], [y]));
 }
 
-/// `x = f(x)`, for use inside other kernels.
+/// `x = f(x)`, inside a kernel.
 #[inline(always)]
 pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32]) {
     for_kind!(kind, KIND => {
@@ -167,38 +168,39 @@ pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32
     });
 }
 
-/// `before = x` and `x = f(x)`, for use inside other kernels.
+/// `pre_activation = x` and `x = f(x)`, inside a kernel.
 #[inline(always)]
-pub(crate) fn activate_keeping<S: Simd>(
+pub(crate) fn activate_saving<S: Simd>(
     simd: S,
     kind: Activation,
     x: &mut [f32],
-    before: &mut [f32],
+    pre_activation: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Keeping::<KIND>, [], [x, before]);
+        sweep(simd, &SavingForward::<KIND>, [], [x, pre_activation]);
     });
 }
 
-/// `x = f(gate) · x`, for use inside other kernels.
+/// `x = f(gate) · x`, inside a kernel.
 #[inline(always)]
 pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x: &mut [f32]) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Gating::<KIND>, [gate], [x]);
+        sweep(simd, &Gate::<KIND>, [gate], [x]);
     });
 }
 
-/// `d = d · f'(x)` and `x = f(x)`, for use inside other kernels.
+/// `d = d · f'(x)` and `x = f(x)`, inside a kernel.
 #[inline(always)]
-pub(crate) fn back_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32], d: &mut [f32]) {
+pub(crate) fn backward_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32], d: &mut [f32]) {
     for_kind!(kind, KIND => {
         sweep(simd, &Backward::<KIND>, [], [x, d]);
     });
 }
 
-/// Of `f(gate) · up` with gradient `d`: `gate` and `up` become their gradients, and `d` becomes the product itself.
+/// Backward of `f(gate) · up` with output gradient `d`: replaces `gate` and `up` by their gradients, and `d` by the recomputed
+/// product.
 #[inline(always)]
-pub(crate) fn back_gated_in_place<S: Simd>(
+pub(crate) fn gated_backward_in_place<S: Simd>(
     simd: S,
     kind: Activation,
     [gate, up]: [&mut [f32]; 2],
@@ -214,7 +216,7 @@ pub(crate) fn back_gated_in_place<S: Simd>(
 /// # Panics
 /// When the lengths differ.
 pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_kind!(kind, KIND => threaded("activate_backward", &Backward::<KIND>, [x, dy], [dx]));
+    for_kind!(kind, KIND => parallel_sweep("activate_backward", &Backward::<KIND>, [x, dy], [dx]));
 }
 
 /// `y = f(gate) · up`.
@@ -222,7 +224,7 @@ pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]
 /// # Panics
 /// When the lengths differ.
 pub fn gated(kind: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => threaded("gated", &Forward::<KIND>, [gate, up], [y]));
+    for_kind!(kind, KIND => parallel_sweep("gated", &Forward::<KIND>, [gate, up], [y]));
 }
 
 /// `dgate = dy · up · f'(gate)` and `dup = dy · f(gate)`.
@@ -238,15 +240,15 @@ pub fn gated_backward(
     dup: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        threaded("gated_backward", &Backward::<KIND>, [gate, up, dy], [dgate, dup]);
+        parallel_sweep("gated_backward", &Backward::<KIND>, [gate, up, dy], [dgate, dup]);
     });
 }
 
 struct Forward<const KIND: usize>;
 
-impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
+impl<const KIND: usize> VectorOp<0, 1, 0> for Forward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
@@ -256,9 +258,9 @@ impl<const KIND: usize> Step<0, 1, 0> for Forward<KIND> {
     }
 }
 
-impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
+impl<const KIND: usize> VectorOp<1, 1, 0> for Forward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
@@ -268,12 +270,12 @@ impl<const KIND: usize> Step<1, 1, 0> for Forward<KIND> {
     }
 }
 
-/// Keeps what the function is applied to.
-struct Keeping<const KIND: usize>;
+/// [`Forward`] that saves its input.
+struct SavingForward<const KIND: usize>;
 
-impl<const KIND: usize> Step<0, 2, 0> for Keeping<KIND> {
+impl<const KIND: usize> VectorOp<0, 2, 0> for SavingForward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         _: [S::f32s; 0],
@@ -283,12 +285,12 @@ impl<const KIND: usize> Step<0, 2, 0> for Keeping<KIND> {
     }
 }
 
-/// Multiplies what is there with the gate.
-struct Gating<const KIND: usize>;
+/// Multiplies by the activated gate.
+struct Gate<const KIND: usize>;
 
-impl<const KIND: usize> Step<1, 1, 0> for Gating<KIND> {
+impl<const KIND: usize> VectorOp<1, 1, 0> for Gate<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [gate]: [S::f32s; 1],
@@ -298,9 +300,9 @@ impl<const KIND: usize> Step<1, 1, 0> for Gating<KIND> {
     }
 }
 
-impl<const KIND: usize> Step<2, 1, 0> for Forward<KIND> {
+impl<const KIND: usize> VectorOp<2, 1, 0> for Forward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [gate, up]: [S::f32s; 2],
@@ -312,9 +314,9 @@ impl<const KIND: usize> Step<2, 1, 0> for Forward<KIND> {
 
 struct Backward<const KIND: usize>;
 
-impl<const KIND: usize> Step<0, 2, 0> for Backward<KIND> {
+impl<const KIND: usize> VectorOp<0, 2, 0> for Backward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
@@ -325,27 +327,31 @@ impl<const KIND: usize> Step<0, 2, 0> for Backward<KIND> {
     }
 }
 
-impl<const KIND: usize> Step<0, 3, 0> for Backward<KIND> {
+impl<const KIND: usize> VectorOp<0, 3, 0> for Backward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
         [gate, up, d]: [S::f32s; 3],
     ) -> ([S::f32s; 3], [S::f32s; 0]) {
         let kind = KINDS[KIND];
-        let opened = value(simd, kind, gate);
+        let activated = value(simd, kind, gate);
         let dgate = gradient(simd, kind, gate, simd.mul_f32s(d, up));
         (
-            [dgate, simd.mul_f32s(d, opened), simd.mul_f32s(opened, up)],
+            [
+                dgate,
+                simd.mul_f32s(d, activated),
+                simd.mul_f32s(activated, up),
+            ],
             [],
         )
     }
 }
 
-impl<const KIND: usize> Step<2, 1, 0> for Backward<KIND> {
+impl<const KIND: usize> VectorOp<2, 1, 0> for Backward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x, dy]: [S::f32s; 2],
@@ -355,9 +361,9 @@ impl<const KIND: usize> Step<2, 1, 0> for Backward<KIND> {
     }
 }
 
-impl<const KIND: usize> Step<3, 2, 0> for Backward<KIND> {
+impl<const KIND: usize> VectorOp<3, 2, 0> for Backward<KIND> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [gate, up, dy]: [S::f32s; 3],
@@ -370,7 +376,7 @@ impl<const KIND: usize> Step<3, 2, 0> for Backward<KIND> {
     }
 }
 
-/// The specification: one number at a time, as PyTorch's documentation writes the formulas.
+/// The specification: one element at a time, with the formulas of PyTorch's documentation.
 pub mod naive {
     use super::{Activation, CUBIC, SQRT_2_OVER_PI};
     use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -404,7 +410,7 @@ pub mod naive {
     }
 
     /// Its derivative.
-    pub fn slope(kind: Activation, x: f64) -> f64 {
+    pub fn derivative(kind: Activation, x: f64) -> f64 {
         match kind {
             Activation::Relu if x <= 0.0 => 0.0,
             Activation::Relu => 1.0,

@@ -1,23 +1,22 @@
-//! Dropout whose mask is never stored: whether a number is kept is a function of a key and its index. Srivastava et al.
-//! 2014.
+//! Dropout with a recomputed mask: whether an element is kept is a function of a key and its index. Srivastava et al. 2014.
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts, fits};
+use crate::partition::{self, Partition, check_length};
 use crate::random::{self, GROUP, Key};
 use crate::simd;
 
-/// A probability, in the form that masks are made with.
+/// A dropout probability, in the form that masks are computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// A number is dropped when its random bits are below.
+    /// An element is dropped when its random bits are below.
     threshold: u32,
-    /// What is kept is multiplied by this: 1 / (1 - probability).
+    /// The factor of kept elements: 1 / (1 - probability).
     scale: f32,
 }
 
 impl Dropout {
-    /// Dropout with a probability; with 1 nothing is kept.
+    /// Dropout with a probability of 0 to 1; 1 drops everything.
     ///
     /// # Panics
     /// When the probability is not between 0 and 1.
@@ -38,13 +37,13 @@ impl Dropout {
         }
     }
 
-    /// Whether the number at an index is kept.
+    /// Whether the element at an index is kept.
     #[inline(always)]
     pub fn keeps(self, key: Key, index: u64) -> bool {
         random::bits(key, index) >= self.threshold && self.scale > 0.0
     }
 
-    /// What the number at an index is multiplied by.
+    /// The factor of the element at an index.
     #[inline(always)]
     pub fn factor(self, key: Key, index: u64) -> f32 {
         if self.keeps(key, index) {
@@ -54,9 +53,9 @@ impl Dropout {
         }
     }
 
-    /// What the numbers from an index on are multiplied by.
+    /// The factors of the elements from an index on.
     ///
-    /// For kernels that make the mask of a row of weights again in the backward pass. Cheapest where `start` and the
+    /// For kernels that recompute the mask of a row of attention weights in the backward pass. Cheapest where `start` and the
     /// length are multiples of [`GROUP`].
     #[inline(always)]
     pub fn factors<S: Simd>(self, simd: S, key: Key, start: u64, out: &mut [f32]) {
@@ -64,11 +63,11 @@ impl Dropout {
         let mut skip = start as usize % GROUP;
         let mut rest = out;
         while !rest.is_empty() {
-            let taken = rest.len().min(GROUP - skip);
-            let (now, later) = rest.split_at_mut(taken);
+            let count = rest.len().min(GROUP - skip);
+            let (head, tail) = rest.split_at_mut(count);
             let factors = self.group(simd, key, group);
-            now.copy_from_slice(&factors[skip..skip + taken]);
-            rest = later;
+            head.copy_from_slice(&factors[skip..skip + count]);
+            rest = tail;
             group += 1;
             skip = 0;
         }
@@ -91,22 +90,22 @@ impl Dropout {
     }
 }
 
-/// `y = x · factor`, where the factor of number `i` is 0 with the given probability and else 1 / (1 - probability).
+/// `y = x · factor`, where the factor of element `i` is 0 with the given probability and else 1 / (1 - probability).
 ///
 /// The backward pass is the same call on the gradient.
 ///
 /// # Panics
 /// When the lengths differ, or the probability is not between 0 and 1.
 pub fn dropout(x: &[f32], probability: f32, key: Key, y: &mut [f32]) {
-    fits("dropout", "y", y.len(), x.len());
+    check_length("dropout", "y", y.len(), x.len());
     let dropout = Dropout::new(probability);
     let instructions = simd::instructions();
-    let parts = Parts::of_numbers(x.len());
+    let parts = Partition::of_elements(x.len());
     let work: Vec<_> = parts
         .ranges()
-        .zip(parts.cut(x, 1))
-        .zip(parts.cut_mut(y, 1))
-        .map(|((range, x), y)| Part {
+        .zip(parts.split(x, 1))
+        .zip(parts.split_mut(y, 1))
+        .map(|((range, x), y)| DropoutKernel {
             dropout,
             key,
             start: range.start as u64,
@@ -114,10 +113,10 @@ pub fn dropout(x: &[f32], probability: f32, key: Key, y: &mut [f32]) {
             y,
         })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(work, |part| simd::run(instructions, part));
 }
 
-struct Part<'a> {
+struct DropoutKernel<'a> {
     dropout: Dropout,
     key: Key,
     start: u64,
@@ -125,7 +124,7 @@ struct Part<'a> {
     y: &'a mut [f32],
 }
 
-impl WithSimd for Part<'_> {
+impl WithSimd for DropoutKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -142,11 +141,11 @@ impl WithSimd for Part<'_> {
     }
 }
 
-/// The specification: one number at a time.
+/// The specification: one element at a time.
 pub mod naive {
     use super::{Dropout, Key};
 
-    /// Drops what its index does not keep.
+    /// Zeros the dropped elements and scales the others.
     pub fn dropout(x: &[f64], probability: f32, key: Key) -> Vec<f64> {
         let dropout = Dropout::new(probability);
         let factor = |index| match dropout.keeps(key, index as u64) {
@@ -163,7 +162,10 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{close, each_way, few, lengths, numbers, panic_of, wide};
+    use crate::checks::{
+        few_cases, lengths, on_each_instruction_set, panic_message, random_values, to_f64,
+    };
+    use attentive_testing::{Scale, assert_close, assert_near};
     use proptest::prelude::*;
 
     struct Factors(Dropout, Key, u64, usize);
@@ -179,30 +181,30 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn numbers_are_dropped_as_by_the_twin(
+        fn elements_are_dropped_as_in_the_naive_version(
             length in lengths(),
             seed: u64,
             key: [u32; 2],
             probability in prop::sample::select(vec![0.0f32, 0.1, 0.5, 0.999, 1.0]),
         ) {
-            let x = numbers(seed, length);
-            let expected = naive::dropout(&wide(&x), probability, key);
-            each_way(|| {
+            let x = random_values(seed, length);
+            let expected = naive::dropout(&to_f64(&x), probability, key);
+            on_each_instruction_set(|| {
                 let mut y = vec![f32::NAN; length];
                 dropout(&x, probability, key, &mut y);
-                close("dropout", &y, &expected, 1e-6);
+                assert_close("dropout", &y, &expected, Scale::EachOrOne, 1e-6);
             });
         }
 
         #[test]
-        fn factors_of_any_row_are_the_single_ones(start in 0u64..1 << 50, length in 0usize..300) {
+        fn factors_of_a_row_equal_single_factors(start in 0u64..1 << 50, length in 0usize..300) {
             let (key, settings) = ([3, 5], Dropout::new(0.3));
             let expected: Vec<f32> =
                 (0..length).map(|i| settings.factor(key, start + i as u64)).collect();
-            each_way(|| {
+            on_each_instruction_set(|| {
                 let factors = Factors(settings, key, start, length);
                 assert_eq!(simd::run(simd::instructions(), factors), expected);
             });
@@ -210,24 +212,23 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_is_kept_is_the_expected_one() {
+    fn the_fraction_kept_is_the_expected_one() {
         let x = vec![1.0; 1 << 18];
         let mut y = vec![0.0; x.len()];
         dropout(&x, 0.1, [1, 2], &mut y);
         let kept = y.iter().filter(|y| **y != 0.0).count() as f64 / x.len() as f64;
-        // Three standard deviations of the share of 2^18 numbers.
-        assert!(
-            (kept - 0.9).abs() < 3.0 * (0.09 / x.len() as f64).sqrt(),
-            "{kept}"
-        );
+        let deviation = (0.09 / x.len() as f64).sqrt();
+        assert_near("fraction", kept, 0.9, Scale::Of(deviation), 3.0);
     }
 
     #[test]
-    fn what_cannot_be_dropped_is_refused() {
-        assert!(panic_of(|| dropout(&[], f32::NAN, [0, 0], &mut [])).contains("probability NaN"));
-        let message = panic_of(|| dropout(&[1.0], 0.5, [0, 0], &mut []));
+    fn invalid_probabilities_and_lengths_are_refused() {
         assert!(
-            message.contains("dropout: y has 0 numbers instead of 1"),
+            panic_message(|| dropout(&[], f32::NAN, [0, 0], &mut [])).contains("probability NaN")
+        );
+        let message = panic_message(|| dropout(&[1.0], 0.5, [0, 0], &mut []));
+        assert!(
+            message.contains("dropout: y has 0 values instead of 1"),
             "{message}"
         );
     }

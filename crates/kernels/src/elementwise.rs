@@ -1,15 +1,15 @@
-//! Sums and multiples of whole slices.
+//! Addition and scaling of slices.
 
 use pulp::{Simd, WithSimd};
 
-use crate::sweep::{Step, sweep, threaded};
+use crate::sweep::{VectorOp, parallel_sweep, sweep};
 
 /// `out = x + y`.
 ///
 /// # Panics
 /// When the slices have different lengths.
 pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
-    threaded("add", &Add, [x, y], [out]);
+    parallel_sweep("add", &Add, [x, y], [out]);
 }
 
 /// `x = x + y`.
@@ -17,36 +17,36 @@ pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
 /// # Panics
 /// When the slices have different lengths.
 pub fn add_assign(x: &mut [f32], y: &[f32]) {
-    threaded("add_assign", &AddAssign, [y], [x]);
+    parallel_sweep("add_assign", &AddAssign, [y], [x]);
 }
 
-/// `x = x + y`, for use inside other kernels.
+/// [`add_assign`] inside a kernel.
 #[inline(always)]
-pub(crate) fn add_to<S: Simd>(simd: S, x: &mut [f32], y: &[f32]) {
+pub(crate) fn add_assign_with<S: Simd>(simd: S, x: &mut [f32], y: &[f32]) {
     sweep(simd, &AddAssign, [y], [x]);
 }
 
-/// [`add_to`] as a kernel.
-pub(crate) struct AddTo<'a> {
-    pub sums: &'a mut [f32],
-    pub more: &'a [f32],
+/// [`add_assign`] on one thread.
+pub(crate) struct AddAssignKernel<'a> {
+    pub x: &'a mut [f32],
+    pub y: &'a [f32],
 }
 
-impl WithSimd for AddTo<'_> {
+impl WithSimd for AddAssignKernel<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        add_to(simd, self.sums, self.more);
+        add_assign_with(simd, self.x, self.y);
     }
 }
 
 /// `x = x · factor`.
 pub fn scale_assign(x: &mut [f32], factor: f32) {
-    threaded("scale_assign", &Scale { factor }, [], [x]);
+    parallel_sweep("scale_assign", &Scale { factor }, [], [x]);
 }
 
-/// `to = from · factor`, vector by vector: rows of attention are short, and a call for each would take longer than the work.
+/// `to = from · factor` for the short rows of attention, where the overhead of a [`sweep`] would exceed the work.
 #[inline(always)]
 pub(crate) fn scale_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
     let (vectors, rest) = S::as_simd_f32s(from);
@@ -62,9 +62,9 @@ pub(crate) fn scale_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [
 
 struct Add;
 
-impl Step<2, 1, 0> for Add {
+impl VectorOp<2, 1, 0> for Add {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x, y]: [S::f32s; 2],
@@ -76,9 +76,9 @@ impl Step<2, 1, 0> for Add {
 
 struct AddAssign;
 
-impl Step<1, 1, 0> for AddAssign {
+impl VectorOp<1, 1, 0> for AddAssign {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [y]: [S::f32s; 1],
@@ -92,9 +92,9 @@ struct Scale {
     factor: f32,
 }
 
-impl Step<0, 1, 0> for Scale {
+impl VectorOp<0, 1, 0> for Scale {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
@@ -104,7 +104,7 @@ impl Step<0, 1, 0> for Scale {
     }
 }
 
-/// The specification: one number at a time.
+/// The specification: one element at a time.
 pub mod naive {
     /// `x + y`.
     pub fn add(x: &[f64], y: &[f64]) -> Vec<f64> {
@@ -120,35 +120,38 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{close, each_way, few, lengths, numbers, panic_of, wide};
+    use crate::checks::{
+        few_cases, lengths, on_each_instruction_set, panic_message, random_values, to_f64,
+    };
+    use attentive_testing::{Scale, assert_close};
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn sums_and_multiples_are_the_twins(length in lengths(), seed: u64) {
-            let (x, y) = (numbers(seed, length), numbers(!seed, length));
-            let sum = naive::add(&wide(&x), &wide(&y));
-            each_way(|| {
+        fn sums_and_multiples_match_the_naive_version(length in lengths(), seed: u64) {
+            let (x, y) = (random_values(seed, length), random_values(!seed, length));
+            let sum = naive::add(&to_f64(&x), &to_f64(&y));
+            on_each_instruction_set(|| {
                 let mut out = vec![f32::NAN; length];
                 add(&x, &y, &mut out);
-                close("add", &out, &sum, 1e-6);
+                assert_close("add", &out, &sum, Scale::EachOrOne, 1e-6);
                 let mut out = x.clone();
                 add_assign(&mut out, &y);
-                close("add_assign", &out, &sum, 1e-6);
+                assert_close("add_assign", &out, &sum, Scale::EachOrOne, 1e-6);
                 let mut out = x.clone();
                 scale_assign(&mut out, 0.3);
-                close("scale_assign", &out, &naive::scale(&wide(&x), f64::from(0.3f32)), 1e-6);
+                assert_close("scale_assign", &out, &naive::scale(&to_f64(&x), f64::from(0.3f32)), Scale::EachOrOne, 1e-6);
             });
         }
     }
 
     #[test]
     fn other_lengths_are_refused() {
-        let message = panic_of(|| add(&[1.0], &[1.0, 2.0], &mut [0.0]));
+        let message = panic_message(|| add(&[1.0], &[1.0, 2.0], &mut [0.0]));
         assert!(
-            message.contains("add: argument 2 has 2 numbers, but the first has 1"),
+            message.contains("add: argument 2 has 2 values, but the first has 1"),
             "{message}"
         );
     }

@@ -1,22 +1,25 @@
-//! Rows of a table by their numbers, and the gradient of the table.
+//! Embedding lookup, and the gradient of the table.
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts, fits};
+use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{Step, sweep};
+use crate::sweep::{VectorOp, sweep};
 use crate::threads::GRAIN;
 
-/// Copies the table's row of each id to `out`.
+/// Gathers the table's row of each id into `out`.
 ///
 /// # Panics
-/// When the sizes do not fit, or an id is not in the table.
+/// When the sizes do not match, or an id is not in the table.
 pub fn gather(table: &[f32], width: usize, ids: &[i64], out: &mut [f32]) {
-    fits("embedding", "out", out.len(), ids.len() * width);
-    all_known("embedding", ids, entries("embedding", table.len(), width));
-    let parts = Parts::of_rows(ids.len(), width);
-    let work: Vec<_> = parts.cut(ids, 1).zip(parts.cut_mut(out, width)).collect();
-    parts::each(work, |(ids, out)| {
+    check_length("embedding", "out", out.len(), ids.len() * width);
+    check_ids("embedding", ids, entries("embedding", table.len(), width));
+    let parts = Partition::of_rows(ids.len(), width);
+    let tasks: Vec<_> = parts
+        .split(ids, 1)
+        .zip(parts.split_mut(out, width))
+        .collect();
+    partition::for_each(tasks, |(ids, out)| {
         for (index, id) in ids.iter().enumerate() {
             let start = *id as usize * width;
             out[index * width..(index + 1) * width].copy_from_slice(&table[start..start + width]);
@@ -24,48 +27,48 @@ pub fn gather(table: &[f32], width: usize, ids: &[i64], out: &mut [f32]) {
     });
 }
 
-/// The gradient of the table: the sum of `dy` over the places of each id; zero where an id does not occur.
+/// The gradient of the table: the sum of `dy` over the occurrences of each id; zero where an id does not occur.
 ///
-/// Every entry adds its places up in their order, whatever the threads do.
+/// Each row sums its occurrences in order, so the result does not depend on scheduling.
 ///
 /// # Panics
-/// When the sizes do not fit, or an id is not in the table.
+/// When the sizes do not match, or an id is not in the table.
 pub fn gather_backward(dy: &[f32], width: usize, ids: &[i64], dtable: &mut [f32]) {
     let operation = "embedding_backward";
-    fits(operation, "dy", dy.len(), ids.len() * width);
+    check_length(operation, "dy", dy.len(), ids.len() * width);
     let entries = entries(operation, dtable.len(), width);
-    all_known(operation, ids, entries);
-    let places = Places::new(ids, entries);
+    check_ids(operation, ids, entries);
+    let occurrences = Occurrences::new(ids, entries);
     let instructions = simd::instructions();
     let mut rest = dtable;
-    let work: Vec<_> = places
+    let tasks: Vec<_> = occurrences
         .parts(width)
         .into_iter()
-        .map(|range| Part {
+        .map(|range| GatherBackwardTask {
             width,
             dy,
-            places: &places,
+            occurrences: &occurrences,
             first: range.start,
             dtable: rest
                 .split_off_mut(..range.len() * width)
                 .expect("the ranges cover the table"),
         })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(tasks, |task| simd::run(instructions, task));
 }
 
-fn entries(operation: &str, numbers: usize, width: usize) -> usize {
-    if numbers == 0 {
+fn entries(operation: &str, len: usize, width: usize) -> usize {
+    if len == 0 {
         return 0;
     }
     assert!(
-        width > 0 && numbers.is_multiple_of(width),
-        "{operation}: a table of {numbers} numbers does not have rows of {width}"
+        width > 0 && len.is_multiple_of(width),
+        "{operation}: a table of {len} values does not have rows of {width}"
     );
-    numbers / width
+    len / width
 }
 
-fn all_known(operation: &str, ids: &[i64], entries: usize) {
+fn check_ids(operation: &str, ids: &[i64], entries: usize) {
     for id in ids {
         assert!(
             usize::try_from(*id).is_ok_and(|id| id < entries),
@@ -75,14 +78,14 @@ fn all_known(operation: &str, ids: &[i64], entries: usize) {
 }
 
 /// Where each id occurs, in order: `sorted[starts[id]..starts[id + 1]]`.
-struct Places {
+struct Occurrences {
     starts: Vec<usize>,
     sorted: Vec<usize>,
 }
 
-impl Places {
+impl Occurrences {
     fn new(ids: &[i64], entries: usize) -> Self {
-        // Counted one entry further on, so that after filling each start has moved to where it belongs.
+        // Counts are shifted by one entry, so that filling moves each start to its place.
         let mut starts = vec![0; entries + 2];
         for id in ids {
             starts[*id as usize + 2] += 1;
@@ -91,9 +94,9 @@ impl Places {
             starts[entry] += starts[entry - 1];
         }
         let mut sorted = vec![0; ids.len()];
-        for (place, id) in ids.iter().enumerate() {
+        for (position, id) in ids.iter().enumerate() {
             let next = &mut starts[*id as usize + 1];
-            sorted[*next] = place;
+            sorted[*next] = position;
             *next += 1;
         }
         Self { starts, sorted }
@@ -103,15 +106,15 @@ impl Places {
         &self.sorted[self.starts[entry]..self.starts[entry + 1]]
     }
 
-    /// Ranges of entries with about equal work: rows to clear and rows to add.
+    /// Ranges of entries with about equal work, in rows to clear and to add.
     fn parts(&self, width: usize) -> Vec<std::ops::Range<usize>> {
         let entries = self.starts.len() - 2;
-        let all = (entries + self.sorted.len()) * width;
-        let enough = GRAIN.max(all.div_ceil(64));
+        let total = (entries + self.sorted.len()) * width;
+        let min_work = GRAIN.max(total.div_ceil(64));
         let (mut parts, mut start, mut work) = (Vec::new(), 0, 0);
         for entry in 0..entries {
             work += (1 + self.of(entry).len()) * width;
-            if work >= enough || entry + 1 == entries {
+            if work >= min_work || entry + 1 == entries {
                 parts.push(start..entry + 1);
                 (start, work) = (entry + 1, 0);
             }
@@ -120,29 +123,30 @@ impl Places {
     }
 }
 
-struct Part<'a> {
+struct GatherBackwardTask<'a> {
     width: usize,
     dy: &'a [f32],
-    places: &'a Places,
+    occurrences: &'a Occurrences,
     first: usize,
     dtable: &'a mut [f32],
 }
 
-impl WithSimd for Part<'_> {
+impl WithSimd for GatherBackwardTask<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         for (index, out) in self.dtable.chunks_exact_mut(self.width).enumerate() {
-            let places = self.places.of(self.first + index);
-            let Some((first, others)) = places.split_first() else {
+            let occurrences = self.occurrences.of(self.first + index);
+            let Some((first, others)) = occurrences.split_first() else {
                 out.fill(0.0);
                 continue;
             };
-            let row = |place: usize| &self.dy[place * self.width..(place + 1) * self.width];
+            let row =
+                |position: usize| &self.dy[position * self.width..(position + 1) * self.width];
             out.copy_from_slice(row(*first));
-            for place in others {
-                sweep(simd, &Add, [row(*place)], [&mut *out]);
+            for position in others {
+                sweep(simd, &Add, [row(*position)], [&mut *out]);
             }
         }
     }
@@ -150,9 +154,9 @@ impl WithSimd for Part<'_> {
 
 struct Add;
 
-impl Step<1, 1, 0> for Add {
+impl VectorOp<1, 1, 0> for Add {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
@@ -162,7 +166,7 @@ impl Step<1, 1, 0> for Add {
     }
 }
 
-/// The specification: one number at a time.
+/// The specification: one element at a time.
 pub mod naive {
     /// The table's row of each id.
     pub fn gather(table: &[f64], width: usize, ids: &[i64]) -> Vec<f64> {
@@ -178,9 +182,9 @@ pub mod naive {
     /// The gradient of a table with as many entries.
     pub fn gather_backward(dy: &[f64], width: usize, ids: &[i64], entries: usize) -> Vec<f64> {
         let mut dtable = vec![0.0; entries * width];
-        for (place, id) in ids.iter().enumerate() {
+        for (position, id) in ids.iter().enumerate() {
             for column in 0..width {
-                dtable[*id as usize * width + column] += dy[place * width + column];
+                dtable[*id as usize * width + column] += dy[position * width + column];
             }
         }
         dtable
@@ -191,62 +195,63 @@ pub mod naive {
 mod tests {
     use super::*;
     use crate::checks::{
-        close, close_slopes, dot, each_way, few, numbers, panic_of, shapes, slopes, wide,
+        assert_gradients_close, dot, few_cases, finite_differences, magnitudes,
+        on_each_instruction_set, panic_message, random_values, shapes, to_f64,
     };
+    use attentive_testing::{Scale, assert_close, ulps_of_sum};
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn rows_and_their_gradient_are_the_twins(
-            (places, width) in shapes(),
+        fn rows_and_their_gradient_equal_the_naive_reference(
+            (occurrences, width) in shapes(),
             entries in prop::sample::select(vec![1usize, 2, 7, 65, 4099]),
             seed: u64,
         ) {
-            let ids: Vec<i64> = (0..places as u64)
-                .map(|place| ((seed ^ (place * place * 0x9E37)) % entries as u64) as i64)
+            let ids: Vec<i64> = (0..occurrences as u64)
+                .map(|position| ((seed ^ (position * position * 0x9E37)) % entries as u64) as i64)
                 .collect();
             let entries = entries.min(100_000 / width).max(1);
             let ids: Vec<i64> = ids.iter().map(|id| id % entries as i64).collect();
-            let table = numbers(seed, entries * width);
-            let dy = numbers(!seed, places * width);
-            let expected = naive::gather_backward(&wide(&dy), width, &ids, entries);
-            each_way(|| {
-                let mut out = vec![f32::NAN; places * width];
+            let table = random_values(seed, entries * width);
+            let dy = random_values(!seed, occurrences * width);
+            let expected = naive::gather_backward(&to_f64(&dy), width, &ids, entries);
+            let terms = naive::gather_backward(&magnitudes(&dy), width, &ids, entries);
+            on_each_instruction_set(|| {
+                let mut out = vec![f32::NAN; occurrences * width];
                 gather(&table, width, &ids, &mut out);
-                close("out", &out, &naive::gather(&wide(&table), width, &ids), 0.0);
+                assert_eq!(to_f64(&out), naive::gather(&to_f64(&table), width, &ids));
                 let mut dtable = vec![f32::NAN; entries * width];
                 gather_backward(&dy, width, &ids, &mut dtable);
-                // Rounding errors add up over the places of an entry.
-                let tolerance = 1e-5 * (places as f64).sqrt();
-                close("dtable", &dtable, &expected, tolerance);
+                assert_close("dtable", &dtable, &expected, Scale::Terms(&terms), ulps_of_sum(occurrences));
             });
         }
     }
 
     #[test]
     fn the_gradient_is_the_finite_difference() {
-        let (table, dy) = (wide(&numbers(1, 12)), wide(&numbers(2, 15)));
+        let (table, dy) = (to_f64(&random_values(1, 12)), to_f64(&random_values(2, 15)));
         let ids = [3, 0, 3, 2, 3];
         let found = naive::gather_backward(&dy, 3, &ids, 4);
-        close_slopes(
+        assert_gradients_close(
             "dtable",
             &found,
-            &slopes(&table, |table| dot(&naive::gather(table, 3, &ids), &dy)),
+            &finite_differences(&table, |table| dot(&naive::gather(table, 3, &ids), &dy)),
         );
     }
 
     #[test]
-    fn nothing_is_fine_and_unknown_ids_are_refused() {
+    fn empty_tables_are_fine_and_unknown_ids_are_refused() {
         gather(&[], 5, &[], &mut []);
         gather_backward(&[], 5, &[], &mut []);
         for id in [-1, 2] {
-            let message = panic_of(|| gather(&[0.0; 6], 3, &[id], &mut [0.0; 3]));
+            let message = panic_message(|| gather(&[0.0; 6], 3, &[id], &mut [0.0; 3]));
             let expected = format!("embedding: the id {id} is not in a table of 2 entries");
             assert!(message.contains(&expected), "{message}");
         }
-        let message = panic_of(|| gather_backward(&[0.0; 4], 3, &[0], &mut [0.0; 6]));
-        assert!(message.contains("embedding_backward: dy has 4 numbers instead of 3"));
+        let message = panic_message(|| gather_backward(&[0.0; 4], 3, &[0], &mut [0.0; 6]));
+        assert!(message.contains("embedding_backward: dy has 4 values instead of 3"));
     }
 }

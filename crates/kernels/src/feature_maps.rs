@@ -1,12 +1,12 @@
-//! Positive maps of queries and keys to features, element by element. Katharopoulos et al. 2020 (ELU plus one).
+//! Positive elementwise feature maps of linear attention. Katharopoulos et al. 2020 (ELU plus one).
 
 use pulp::Simd;
 
 use crate::activation::sigmoids;
-use crate::simd::{decay, exp};
-use crate::sweep::{Step, threaded};
+use crate::simd::{exp, exp_nonpositive};
+use crate::sweep::{VectorOp, parallel_sweep};
 
-/// Which map.
+/// A positive elementwise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureMap {
     /// `x + 1` above zero, `e^x` below.
@@ -19,10 +19,10 @@ pub enum FeatureMap {
     Softplus,
 }
 
-/// What [`FeatureMap::Relu`] adds, so that no row of features is all zeros.
+/// Added by [`FeatureMap::Relu`], so that no row of features is all zeros.
 pub const RELU_EPSILON: f32 = 1e-6;
 
-const MAPS: [FeatureMap; 4] = [
+const FEATURE_MAPS: [FeatureMap; 4] = [
     FeatureMap::EluPlusOne,
     FeatureMap::Relu,
     FeatureMap::Exp,
@@ -36,46 +36,46 @@ fn value<S: Simd>(simd: S, map: FeatureMap, x: S::f32s) -> S::f32s {
     let negative = simd.less_than_f32s(x, zero);
     match map {
         FeatureMap::EluPlusOne => {
-            let low = decay(simd, simd.select_f32s(negative, x, zero));
-            simd.select_f32s(negative, low, simd.add_f32s(x, one))
+            let exponential = exp_nonpositive(simd, simd.select_f32s(negative, x, zero));
+            simd.select_f32s(negative, exponential, simd.add_f32s(x, one))
         }
         FeatureMap::Relu => {
             // Not a maximum: that would lose NaN.
-            let kept = simd.select_f32s(negative, zero, x);
-            simd.add_f32s(kept, splat(RELU_EPSILON))
+            let positive_part = simd.select_f32s(negative, zero, x);
+            simd.add_f32s(positive_part, splat(RELU_EPSILON))
         }
         FeatureMap::Exp => exp(simd, x),
         FeatureMap::Softplus => {
-            let small = decay(simd, simd.neg_f32s(simd.abs_f32s(x)));
-            let kept = simd.select_f32s(negative, zero, x);
-            simd.add_f32s(kept, logarithm_of_one_and(simd, small))
+            let small = exp_nonpositive(simd, simd.neg_f32s(simd.abs_f32s(x)));
+            let positive_part = simd.select_f32s(negative, zero, x);
+            simd.add_f32s(positive_part, ln_1p(simd, small))
         }
     }
 }
 
 #[inline(always)]
-fn slope<S: Simd>(simd: S, map: FeatureMap, x: S::f32s) -> S::f32s {
+fn derivative<S: Simd>(simd: S, map: FeatureMap, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     let (zero, one) = (splat(0.0), splat(1.0));
     match map {
         FeatureMap::EluPlusOne => {
             let positive = simd.greater_than_f32s(x, zero);
-            let low = decay(simd, simd.select_f32s(positive, zero, x));
-            simd.select_f32s(positive, one, low)
+            let exponential = exp_nonpositive(simd, simd.select_f32s(positive, zero, x));
+            simd.select_f32s(positive, one, exponential)
         }
         FeatureMap::Relu => {
-            let off = simd.less_than_or_equal_f32s(x, zero);
-            simd.select_f32s(off, zero, one)
+            let is_zero = simd.less_than_or_equal_f32s(x, zero);
+            simd.select_f32s(is_zero, zero, one)
         }
         FeatureMap::Exp => exp(simd, x),
         FeatureMap::Softplus => sigmoids(simd, x)[0],
     }
 }
 
-/// `ln(1 + t)` for `t` from zero to one: twice the series of the inverse hyperbolic tangent of `t / (2 + t)`, which is at most
-/// a third, so that seven terms are exact to f32. Small `t` keep all their digits.
+/// `ln(1 + t)` for `t` from zero to one: `2 atanh(t / (2 + t))`, whose argument is at most a third, so that seven terms of the
+/// series are exact to f32. Small `t` keep full relative precision.
 #[inline(always)]
-fn logarithm_of_one_and<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
+fn ln_1p<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     let s = simd.div_f32s(t, simd.add_f32s(t, splat(2.0)));
     let square = simd.mul_f32s(s, s);
@@ -86,7 +86,7 @@ fn logarithm_of_one_and<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
     simd.mul_f32s(s, series)
 }
 
-/// Compiles the call for each map, so that the choice is made once and not for each vector.
+/// Instantiates the call for each map, to dispatch once and not per vector.
 macro_rules! for_map {
     ($map:expr, $constant:ident => $call:expr) => {
         match $map {
@@ -115,7 +115,7 @@ macro_rules! for_map {
 /// # Panics
 /// When the lengths differ.
 pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
-    for_map!(map, MAP => threaded("positive_features", &Forward::<MAP>, [x], [y]));
+    for_map!(map, MAP => parallel_sweep("positive_features", &FeatureMapForward::<MAP>, [x], [y]));
 }
 
 /// `dx = dy · φ'(x)`.
@@ -123,38 +123,41 @@ pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
 /// # Panics
 /// When the lengths differ.
 pub fn backward(map: FeatureMap, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_map!(map, MAP => threaded("positive_features", &Backward::<MAP>, [x, dy], [dx]));
+    for_map!(map, MAP => parallel_sweep("positive_features", &FeatureMapBackward::<MAP>, [x, dy], [dx]));
 }
 
-struct Forward<const MAP: usize>;
+struct FeatureMapForward<const MAP: usize>;
 
-impl<const MAP: usize> Step<1, 1, 0> for Forward<MAP> {
+impl<const MAP: usize> VectorOp<1, 1, 0> for FeatureMapForward<MAP> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([value(simd, MAPS[MAP], x)], [])
+        ([value(simd, FEATURE_MAPS[MAP], x)], [])
     }
 }
 
-struct Backward<const MAP: usize>;
+struct FeatureMapBackward<const MAP: usize>;
 
-impl<const MAP: usize> Step<2, 1, 0> for Backward<MAP> {
+impl<const MAP: usize> VectorOp<2, 1, 0> for FeatureMapBackward<MAP> {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x, dy]: [S::f32s; 2],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.mul_f32s(dy, slope(simd, MAPS[MAP], x))], [])
+        (
+            [simd.mul_f32s(dy, derivative(simd, FEATURE_MAPS[MAP], x))],
+            [],
+        )
     }
 }
 
-/// The specification, one number at a time.
+/// The specification, one element at a time.
 pub mod naive {
     use super::{FeatureMap, RELU_EPSILON};
 
@@ -170,7 +173,7 @@ pub mod naive {
     }
 
     /// Its derivative.
-    pub fn slope(map: FeatureMap, x: f64) -> f64 {
+    pub fn derivative(map: FeatureMap, x: f64) -> f64 {
         match map {
             FeatureMap::EluPlusOne if x < 0.0 => x.exp(),
             FeatureMap::EluPlusOne => 1.0,
@@ -185,39 +188,41 @@ pub mod naive {
 mod tests {
     use super::*;
     use crate::checks::{
-        close, close_slopes, each_way, few, lengths, numbers, panic_of, slopes, wide,
+        assert_gradients_close, few_cases, finite_differences, lengths, on_each_instruction_set,
+        panic_message, random_values, to_f64,
     };
+    use attentive_testing::{Scale, assert_close, assert_near};
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn maps_are_the_twins(
+        fn maps_equal_the_naive_reference(
             length in lengths(),
             seed: u64,
-            map in prop::sample::select(MAPS.to_vec()),
+            map in prop::sample::select(FEATURE_MAPS.to_vec()),
             size in 0.01f32..10.0,
         ) {
-            let x: Vec<f32> = numbers(seed, length).iter().map(|x| x * size).collect();
-            let dy = numbers(!seed, length);
-            let values: Vec<f64> = wide(&x).iter().map(|x| naive::value(map, *x)).collect();
-            let slopes = wide(&x).into_iter().zip(wide(&dy));
-            let slopes: Vec<f64> = slopes.map(|(x, dy)| naive::slope(map, x) * dy).collect();
-            each_way(|| {
+            let x: Vec<f32> = random_values(seed, length).iter().map(|x| x * size).collect();
+            let dy = random_values(!seed, length);
+            let values: Vec<f64> = to_f64(&x).iter().map(|x| naive::value(map, *x)).collect();
+            let gradients = to_f64(&x).into_iter().zip(to_f64(&dy));
+            let gradients: Vec<f64> = gradients.map(|(x, dy)| naive::derivative(map, x) * dy).collect();
+            on_each_instruction_set(|| {
                 let (mut y, mut dx) = (vec![f32::NAN; length], vec![f32::NAN; length]);
                 forward(map, &x, &mut y);
                 backward(map, &x, &dy, &mut dx);
-                close("y", &y, &values, 1e-6);
-                close("dx", &dx, &slopes, 1e-6);
+                assert_close("y", &y, &values, Scale::EachOrOne, 1e-6);
+                assert_close("dx", &dx, &gradients, Scale::EachOrOne, 1e-6);
             });
         }
     }
 
     #[test]
-    fn small_features_keep_their_digits() {
+    fn small_features_keep_their_precision() {
         let x: Vec<f32> = (0..800).map(|i| i as f32 * -0.1).collect();
-        each_way(|| {
+        on_each_instruction_set(|| {
             for map in [
                 FeatureMap::EluPlusOne,
                 FeatureMap::Exp,
@@ -227,27 +232,27 @@ mod tests {
                 forward(map, &x, &mut y);
                 for (x, y) in x.iter().zip(&y) {
                     let expected = naive::value(map, f64::from(*x));
-                    let apart = (f64::from(*y) / expected - 1.0).abs();
-                    assert!(apart < 5e-7, "{map:?} at {x}: {y} for {expected}");
+                    let what = format_args!("{map:?} at {x}");
+                    assert_near(what, *y, expected, Scale::Largest, 5e-7);
                 }
             }
         });
     }
 
     #[test]
-    fn slopes_are_finite_differences() {
+    fn derivatives_are_finite_differences() {
         let x = [-5.0, -1.5, -0.7, -0.1, 0.1, 0.9, 1.3, 2.0, 7.0];
-        for map in MAPS {
+        for map in FEATURE_MAPS {
             let sum = |x: &[f64]| x.iter().map(|x| naive::value(map, *x)).sum();
-            let found = x.map(|x| naive::slope(map, x));
-            close_slopes(&format!("{map:?}"), &found, &slopes(&x, sum));
+            let found = x.map(|x| naive::derivative(map, x));
+            assert_gradients_close(&format!("{map:?}"), &found, &finite_differences(&x, sum));
         }
     }
 
     #[test]
     fn nan_passes() {
-        each_way(|| {
-            for map in MAPS {
+        on_each_instruction_set(|| {
+            for map in FEATURE_MAPS {
                 let mut y = [0.0];
                 forward(map, &[f32::NAN], &mut y);
                 assert!(y[0].is_nan(), "{map:?}");
@@ -257,8 +262,8 @@ mod tests {
 
     #[test]
     fn other_lengths_are_refused() {
-        let message = panic_of(|| forward(FeatureMap::Exp, &[0.0], &mut []));
-        let expected = "positive_features: argument 2 has 0 numbers";
+        let message = panic_message(|| forward(FeatureMap::Exp, &[0.0], &mut []));
+        let expected = "positive_features: argument 2 has 0 values";
         assert!(message.contains(expected), "{message}");
     }
 }

@@ -1,103 +1,106 @@
-//! What lies between the two products of a feed-forward layer, done while the first of them is in cache: the gate on the
-//! way there, and on the way back all that the activation has to do with.
+//! Fused feed-forward layers: the gate in the epilogue of the up projection, and the backward pass of activation and gate in the
+//! epilogue of the down projection's.
 
 use pulp::{Simd, WithSimd};
 
-use crate::Onto;
+use crate::Init;
 use crate::activation::{self, Activation};
 use crate::gemm::{Matrix, gemm};
-use crate::linear::{Finish, Rows, Shape, Then, product};
-use crate::parts::fits;
+use crate::linear::{Epilogue, EpilogueOp, LinearShape, SharedRows, linear_with_epilogue};
+use crate::partition::check_length;
 use crate::simd;
 
-/// `y = activation(gate) · (x · upᵀ + bias)`, given the gate's product.
+/// `y = activation(gate) · (x · upᵀ + bias)`, given the gate's projection.
 ///
-/// With `kept`, the second factor is written there, for the backward pass.
+/// The second factor is written to `saved`, if present, for the backward pass.
 ///
 /// # Panics
-/// When a slice does not fit the shape.
-pub fn gated_product(
-    shape: Shape,
+/// When a slice does not match the shape.
+pub fn gated_projection(
+    shape: LinearShape,
     x: &[f32],
     (kind, gate): (Activation, &[f32]),
     up: Matrix,
     bias: Option<&[f32]>,
-    kept: Option<&mut [f32]>,
+    saved: Option<&mut [f32]>,
     y: &mut [f32],
 ) {
-    let results = shape.rows * shape.output;
-    fits("gated_product", "input", x.len(), shape.rows * shape.input);
-    shape.fits_weight("gated_product", up);
-    fits("gated_product", "gate", gate.len(), results);
-    fits("gated_product", "output", y.len(), results);
-    let saved = kept.as_ref().map_or(results, |it| it.len());
-    fits("gated_product", "saved", saved, results);
+    let outputs = shape.rows * shape.output;
+    check_length(
+        "gated_projection",
+        "input",
+        x.len(),
+        shape.rows * shape.input,
+    );
+    shape.check_weight("gated_projection", up);
+    check_length("gated_projection", "gate", gate.len(), outputs);
+    check_length("gated_projection", "output", y.len(), outputs);
+    let saved_length = saved.as_ref().map_or(outputs, |it| it.len());
+    check_length("gated_projection", "saved", saved_length, outputs);
     let biases = bias.map_or(shape.output, <[f32]>::len);
-    fits("gated_product", "bias", biases, shape.output);
-    let kept = kept.map(|kept| Rows::of(kept, shape.output));
+    check_length("gated_projection", "bias", biases, shape.output);
+    let saved = saved.map(|it| SharedRows::of(it, shape.output));
     let instructions = simd::instructions();
-    product(shape, x, up, bias, y, |row, column, values| {
+    linear_with_epilogue(shape, x, up, bias, y, |row, column, values| {
         let start = row * shape.output + column;
-        if let Some(rows) = kept {
-            rows.fetch_after(row, column, values.len());
+        if let Some(rows) = saved {
+            rows.prefetch_after(row, column, values.len());
         }
-        let kernel = Finish {
-            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            kept: kept.map(|it| unsafe { it.piece(row, column, values.len()) }),
-            then: Then::Gate(kind, &gate[start..start + values.len()]),
+        let kernel = Epilogue {
+            // SAFETY: the epilogue is called once for each segment of a row, and the saved rows are as wide as the outputs.
+            saved: saved.map(|it| unsafe { it.segment(row, column, values.len()) }),
+            op: EpilogueOp::Gate(kind, &gate[start..start + values.len()]),
             values,
         };
         simd::run(instructions, kernel);
     });
 }
 
-/// The second map of a feed-forward layer on its way back: `rows` of `output` slopes, a weight `[output, input]`.
+/// The operands of a down projection's backward pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Down<'a> {
-    /// Its sizes; `input` is the hidden width.
-    pub shape: Shape,
-    /// The gradient of its result.
+pub struct DownProjection<'a> {
+    /// The sizes; `input` is the hidden width.
+    pub shape: LinearShape,
+    /// The gradient of the output, `[rows, output]`.
     pub dy: &'a [f32],
-    /// Its weight.
+    /// `[output, input]`
     pub weight: Matrix<'a>,
 }
 
-impl Down<'_> {
-    /// Through `down(activation(before))`: `slopes` becomes the gradient of `before`, and `before` becomes what `down` was
-    /// applied to, which its own gradient needs and nobody had to keep.
+impl DownProjection<'_> {
+    /// The backward pass of `down(activation(pre_activation))`: writes the gradient of `pre_activation` to `gradient`, and replaces
+    /// `pre_activation` by the recomputed hidden activations, which the gradient of the weight needs.
     ///
     /// # Panics
-    /// When a slice does not fit the shape.
-    pub fn backward(&self, kind: Activation, before: &mut [f32], slopes: &mut [f32]) {
+    /// When a slice does not match the shape.
+    pub fn backward(&self, kind: Activation, pre_activation: &mut [f32], gradient: &mut [f32]) {
         let width = self.shape.input;
-        fits(
+        check_length(
             "feed_forward",
-            "saved",
-            before.len(),
+            "pre_activation",
+            pre_activation.len(),
             self.shape.rows * width,
         );
-        let before = Rows::of(before, width);
+        let pre_activation = SharedRows::of(pre_activation, width);
         let instructions = simd::instructions();
-        self.product(slopes, |row, column, slopes| {
-            before.fetch_after(row, column, slopes.len());
-            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            let before = unsafe { before.piece(row, column, slopes.len()) };
-            simd::run(
-                instructions,
-                Back {
-                    kind,
-                    before,
-                    slopes,
-                },
-            );
+        self.hidden_gradient(gradient, |row, column, gradient| {
+            pre_activation.prefetch_after(row, column, gradient.len());
+            // SAFETY: the epilogue is called once for each segment of a row, and the saved rows are as wide as the outputs.
+            let pre_activation = unsafe { pre_activation.segment(row, column, gradient.len()) };
+            let kernel = ActivationBackward {
+                kind,
+                pre_activation,
+                gradient,
+            };
+            simd::run(instructions, kernel);
         });
     }
 
-    /// Through `down(activation(gate) · up)`: `gate` and `up` become their gradients, and `hidden` becomes what `down` was
-    /// applied to.
+    /// The backward pass of `down(activation(gate) · up)`: replaces `gate` and `up` by their gradients, and writes the recomputed
+    /// hidden activations to `hidden`.
     ///
     /// # Panics
-    /// When a slice does not fit the shape.
+    /// When a slice does not match the shape.
     pub fn backward_gated(
         &self,
         kind: Activation,
@@ -105,63 +108,65 @@ impl Down<'_> {
         hidden: &mut [f32],
     ) {
         let width = self.shape.input;
-        fits("feed_forward", "gate", gate.len(), self.shape.rows * width);
-        fits("feed_forward", "up", up.len(), self.shape.rows * width);
-        let (gate, up) = (Rows::of(gate, width), Rows::of(up, width));
+        check_length("feed_forward", "gate", gate.len(), self.shape.rows * width);
+        check_length("feed_forward", "up", up.len(), self.shape.rows * width);
+        let (gate, up) = (SharedRows::of(gate, width), SharedRows::of(up, width));
         let instructions = simd::instructions();
-        self.product(hidden, |row, column, slopes| {
+        self.hidden_gradient(hidden, |row, column, gradient| {
             for rows in [gate, up] {
-                rows.fetch_after(row, column, slopes.len());
+                rows.prefetch_after(row, column, gradient.len());
             }
+            let length = gradient.len();
             // SAFETY: as above, for both.
-            let [gate, up] = [gate, up].map(|it| unsafe { it.piece(row, column, slopes.len()) });
-            let kernel = BackGated {
+            let [gate, up] = [gate, up].map(|it| unsafe { it.segment(row, column, length) });
+            let kernel = GatedBackward {
                 kind,
                 gate,
                 up,
-                slopes,
+                gradient,
             };
             simd::run(instructions, kernel);
         });
     }
 
-    /// The gradient of what the map was applied to.
-    fn product(&self, out: &mut [f32], finish: impl Fn(usize, usize, &mut [f32]) + Sync) {
-        let Shape { rows, output, .. } = self.shape;
-        self.shape.fits_weight("feed_forward", self.weight);
-        let slopes = Matrix::new(self.dy, rows, output);
-        gemm(slopes, self.weight, out, Onto::Replace, finish);
+    /// The gradient of the hidden activations, with an epilogue.
+    fn hidden_gradient(&self, out: &mut [f32], epilogue: impl Fn(usize, usize, &mut [f32]) + Sync) {
+        let LinearShape { rows, output, .. } = self.shape;
+        self.shape.check_weight("feed_forward", self.weight);
+        let dy = Matrix::new(self.dy, rows, output);
+        gemm(dy, self.weight, out, Init::Zero, epilogue);
     }
 }
 
-struct Back<'a> {
+struct ActivationBackward<'a> {
     kind: Activation,
-    before: &'a mut [f32],
-    slopes: &'a mut [f32],
+    pre_activation: &'a mut [f32],
+    gradient: &'a mut [f32],
 }
 
-impl WithSimd for Back<'_> {
+impl WithSimd for ActivationBackward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        activation::back_in_place(simd, self.kind, self.before, self.slopes);
+        activation::backward_in_place(simd, self.kind, self.pre_activation, self.gradient);
     }
 }
 
-struct BackGated<'a> {
+struct GatedBackward<'a> {
     kind: Activation,
     gate: &'a mut [f32],
     up: &'a mut [f32],
-    slopes: &'a mut [f32],
+    gradient: &'a mut [f32],
 }
 
-impl WithSimd for BackGated<'_> {
+impl WithSimd for GatedBackward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        activation::back_gated_in_place(simd, self.kind, [self.gate, self.up], self.slopes);
+        let operands = [self.gate, self.up];
+        activation::gated_backward_in_place(simd, self.kind, operands, self.gradient);
     }
 }
 
@@ -169,12 +174,13 @@ impl WithSimd for BackGated<'_> {
 mod tests {
     use super::*;
     use crate::activation::{KINDS, naive};
-    use crate::checks::{close, each_way, few, numbers, wide};
+    use crate::checks::{few_cases, on_each_instruction_set, random_values, to_f64};
     use crate::linear::forward_naive;
+    use attentive_testing::{Scale, assert_close};
     use proptest::prelude::*;
 
-    /// `dy · weight`, one number at a time.
-    fn through(shape: Shape, dy: &[f32], weight: &[f32]) -> Vec<f64> {
+    /// `dy · weight`, one element at a time.
+    fn input_gradient(shape: LinearShape, dy: &[f32], weight: &[f32]) -> Vec<f64> {
         let sum = |row: usize, column: usize| -> f64 {
             let term = |i: usize| {
                 f64::from(dy[row * shape.output + i]) * f64::from(weight[i * shape.input + column])
@@ -186,8 +192,8 @@ mod tests {
             .collect()
     }
 
-    /// Weights whose sums over so many terms are about as large as one term.
-    fn small(mut weight: Vec<f32>, terms: usize) -> Vec<f32> {
+    /// Scales weights so that sums over this many terms are about as large as one term.
+    fn scaled_down(mut weight: Vec<f32>, terms: usize) -> Vec<f32> {
         weight.iter_mut().for_each(|it| *it /= terms as f32);
         weight
     }
@@ -197,10 +203,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn equals_its_twin(
+        fn matches_the_naive_version(
             rows in prop_oneof![0usize..9, Just(97)],
             hidden in prop_oneof![1usize..20, Just(129)],
             width in prop_oneof![1usize..20, Just(65)],
@@ -208,38 +214,38 @@ mod tests {
             seed: u64,
         ) {
             let count = rows * hidden;
-            let first = Shape { rows, input: width, output: hidden };
-            let x = numbers(seed, rows * width);
-            let (up, bias, gate) = (small(numbers(seed ^ 1, hidden * width), width), numbers(seed ^ 2, hidden), numbers(seed ^ 3, count));
+            let first = LinearShape { rows, input: width, output: hidden };
+            let x = random_values(seed, rows * width);
+            let (up, bias, gate) = (scaled_down(random_values(seed ^ 1, hidden * width), width), random_values(seed ^ 2, hidden), random_values(seed ^ 3, count));
             let factor = forward_naive(first, &x, &up, Some(&bias));
             let value = |x: &f64| naive::value(kind, *x);
-            let slope = |x: &f64| naive::slope(kind, *x);
-            let opened: Vec<f64> = wide(&gate).iter().map(value).collect();
-            each_way(|| {
-                let (mut y, mut kept) = (vec![f32::NAN; count], vec![f32::NAN; count]);
-                gated_product(first, &x, (kind, &gate), Matrix::new(&up, hidden, width), Some(&bias), Some(&mut kept), &mut y);
-                close("kept", &kept, &factor, 1e-5);
-                close("gated", &y, &product(&opened, &factor), 1e-5);
+            let derivative = |x: &f64| naive::derivative(kind, *x);
+            let activated: Vec<f64> = to_f64(&gate).iter().map(value).collect();
+            on_each_instruction_set(|| {
+                let (mut y, mut saved) = (vec![f32::NAN; count], vec![f32::NAN; count]);
+                gated_projection(first, &x, (kind, &gate), Matrix::new(&up, hidden, width), Some(&bias), Some(&mut saved), &mut y);
+                assert_close("saved", &saved, &factor, Scale::EachOrOne, 1e-5);
+                assert_close("gated", &y, &product(&activated, &factor), Scale::EachOrOne, 1e-5);
             });
 
-            let shape = Shape { rows, input: hidden, output: width };
-            let weight = small(numbers(seed ^ 4, width * hidden), width);
-            let dy = numbers(seed ^ 5, rows * width);
-            let down = Down { shape, dy: &dy, weight: Matrix::new(&weight, width, hidden) };
-            let slopes = through(shape, &dy, &weight);
-            let up = numbers(seed ^ 6, count);
-            each_way(|| {
-                let (mut before, mut out) = (gate.clone(), vec![f32::NAN; count]);
-                down.backward(kind, &mut before, &mut out);
-                close("activated", &before, &opened, 1e-5);
-                let steep: Vec<f64> = wide(&gate).iter().map(slope).collect();
-                close("slopes", &out, &product(&slopes, &steep), 1e-5);
+            let shape = LinearShape { rows, input: hidden, output: width };
+            let weight = scaled_down(random_values(seed ^ 4, width * hidden), width);
+            let dy = random_values(seed ^ 5, rows * width);
+            let down = DownProjection { shape, dy: &dy, weight: Matrix::new(&weight, width, hidden) };
+            let hidden_gradient = input_gradient(shape, &dy, &weight);
+            let up = random_values(seed ^ 6, count);
+            on_each_instruction_set(|| {
+                let (mut pre_activation, mut out) = (gate.clone(), vec![f32::NAN; count]);
+                down.backward(kind, &mut pre_activation, &mut out);
+                assert_close("activated", &pre_activation, &activated, Scale::EachOrOne, 1e-5);
+                let derivatives: Vec<f64> = to_f64(&gate).iter().map(derivative).collect();
+                assert_close("gradient", &out, &product(&hidden_gradient, &derivatives), Scale::EachOrOne, 1e-5);
 
                 let (mut dgate, mut dup, mut hidden) = (gate.clone(), up.clone(), vec![f32::NAN; count]);
                 down.backward_gated(kind, [&mut dgate, &mut dup], &mut hidden);
-                close("hidden", &hidden, &product(&opened, &wide(&up)), 1e-5);
-                close("dup", &dup, &product(&slopes, &opened), 1e-5);
-                close("dgate", &dgate, &product(&product(&slopes, &steep), &wide(&up)), 1e-5);
+                assert_close("hidden", &hidden, &product(&activated, &to_f64(&up)), Scale::EachOrOne, 1e-5);
+                assert_close("dup", &dup, &product(&hidden_gradient, &activated), Scale::EachOrOne, 1e-5);
+                assert_close("dgate", &dgate, &product(&product(&hidden_gradient, &derivatives), &to_f64(&up)), Scale::EachOrOne, 1e-5);
             });
         }
     }

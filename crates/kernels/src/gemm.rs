@@ -1,38 +1,39 @@
-//! Matrix products: packed panels, blocks that fit the caches, and work on the result while it is still in cache.
+//! Matrix multiplication: packed panels, cache blocking, and an epilogue while the result is still in cache. Goto and van de
+//! Geijn 2008.
 //!
 //! ```text
-//!            columns of B, in panels                C is cut into a grid of pieces, one task each, so that nobody waits
-//!          ┌────┬────┬────┬────┐                    for anybody until the end. A task packs KC rows of its columns of
-//!   A      │    │    │    │    │ KC                 B, then runs the tile over all pairs of panels: a panel of B stays
-//! ┌──┬──┐  └────┴────┴────┴────┘                    in the first cache (or a tile's rows of A, where it is too large),
-//! │MC│  │  ┌────┬────┬────┬────┐                    MC rows of A in the second, and packed B in the third.
-//! ├──┼──┤  │ C: finished after the last KC │
+//!            columns of B, in panels                C is partitioned into a grid of blocks, one task each, with no
+//!          ┌────┬────┬────┬────┐                    synchronization until the end. A task packs KC rows of its columns
+//!   A      │    │    │    │    │ KC                 of B, then runs the microkernel over all pairs of panels: a panel of
+//! ┌──┬──┐  └────┴────┴────┴────┘                    B stays in L1 (or a tile's rows of A, if the panel is too large), MC
+//! │MC│  │  ┌────┬────┬────┬────┐                    rows of A in L2, and packed B in L3.
+//! ├──┼──┤  │ C: epilogue after the last KC │
 //! └──┴──┘
 //! ```
 //!
-//! Rows of A are packed too, in panels, unless they follow each other and meet few columns. Wide tiles (AVX-512) read so little
-//! of A that they take it where it stands, also where it lies transposed and narrow, and ask memory for the next rows while they
-//! compute. They read so much of B that it stays in the second cache while all rows of A pass by: fewer columns, but in all their
-//! depth if that is not too large. What a thread has packed of B it keeps for the next piece, which mostly has the same columns.
+//! A is packed too, unless its rows are contiguous and there are few columns of B. Wide tiles (AVX-512) read so little of A that
+//! they read it in place, even transposed if it is narrow, and prefetch its next rows. They read so much of B that packed B has
+//! to stay in L2 for all rows of A: fewer columns, but in their full depth if that is not too large. Each thread caches its
+//! packed B for the next block, which mostly has the same columns.
 //!
-//! Every number of C is a sum in the same order, however C is cut. After Goto and van de Geijn 2008.
+//! Every element of C is summed in the same order, however C is partitioned.
 
 mod grid;
-mod halves;
-mod piece;
+mod macrokernel;
+mod split_k;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::micro::{Base, Onto, TileSize, View};
+use crate::microkernel::{Init, TileSize, View};
 use crate::simd::{self, Instructions};
-use crate::threads::{self, Work};
+use crate::threads::{self, TaskSet};
 use grid::Grid;
-pub(crate) use halves::Halves;
-use piece::{Blocks, Piece, Target};
+use macrokernel::{Blocking, Macrokernel, OutputPtr};
+pub(crate) use split_k::SplitK;
 
-/// A matrix to read: rows and columns anywhere in a slice.
+/// A strided matrix operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     data: &'a [f32],
@@ -43,15 +44,15 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// A matrix whose rows follow each other.
+    /// A contiguous row-major matrix.
     ///
     /// # Panics
-    /// When the slice has another size.
+    /// When the slice has the wrong length.
     pub fn new(data: &'a [f32], rows: usize, columns: usize) -> Self {
         assert_eq!(
             data.len(),
             rows * columns,
-            "matrix: {} numbers are not {rows} rows of {columns}",
+            "matrix: {} values are not {rows} rows of {columns}",
             data.len()
         );
         Self {
@@ -63,11 +64,10 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// A matrix whose neighbours below and beside each other are so far apart: a part of a larger one, or one that lies
-    /// transposed.
+    /// A matrix with strides between its rows and between its columns: part of a larger one, or a transposed one.
     ///
     /// # Panics
-    /// When it reaches beyond the slice.
+    /// When it extends beyond the slice.
     pub fn strided(
         data: &'a [f32],
         [rows, columns]: [usize; 2],
@@ -77,7 +77,7 @@ impl<'a> Matrix<'a> {
             let last = down * row_stride + right * column_stride;
             assert!(
                 last < data.len(),
-                "matrix: {rows} rows of {columns}, {row_stride} and {column_stride} apart, do not fit {} numbers",
+                "matrix: {rows} rows of {columns} with strides {row_stride} and {column_stride} do not fit in {} values",
                 data.len()
             );
         }
@@ -90,18 +90,18 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Its rows and columns.
+    /// Rows and columns.
     pub fn sizes(&self) -> [usize; 2] {
         [self.rows, self.columns]
     }
 
-    /// Row `row`, where its numbers follow each other.
+    /// Row `row`, if rows are contiguous.
     pub(crate) fn row(&self, row: usize) -> Option<&'a [f32]> {
         let start = row * self.row_stride;
         (self.column_stride == 1).then(|| &self.data[start..start + self.columns])
     }
 
-    /// The same numbers with rows and columns exchanged.
+    /// The transpose, without copying.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The columns before one, and the others.
+    /// Splits into the columns before one, and the others.
     fn split_columns(self, column: usize) -> [Self; 2] {
         let rest = self
             .data
@@ -131,7 +131,7 @@ impl<'a> Matrix<'a> {
         [first, second]
     }
 
-    /// The rows before one, and the others.
+    /// Splits into the rows before one, and the others.
     fn split_rows(self, row: usize) -> [Self; 2] {
         self.transposed().split_columns(row).map(Self::transposed)
     }
@@ -145,69 +145,68 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `C (+)= A · B`, with C's rows following each other; `finish(first row, first column, row of results)` is called once for
-/// each finished piece of a row, while it is still in cache.
+/// `C = init + A · B` with a contiguous C. `epilogue(row, first column, values)` is called once for each segment of a row of C,
+/// while it is still in cache.
 ///
 /// # Panics
-/// When the shapes do not fit.
+/// When the shapes do not match.
 pub fn gemm(
     a: Matrix,
     b: Matrix,
     c: &mut [f32],
-    onto: Onto,
-    finish: impl Fn(usize, usize, &mut [f32]) + Sync,
+    init: Init,
+    epilogue: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
-    let product = Product::new([(a, b)], c, onto, finish);
-    threads::together(&[&product]);
+    let gemm = Gemm::new([(a, b)], c, init, epilogue);
+    threads::run_all(&[&gemm]);
 }
 
-/// What is done to a finished piece of a row where nothing is to be done.
-pub(crate) type Nothing = fn(usize, usize, &mut [f32]);
+/// The type of [`NO_EPILOGUE`].
+pub(crate) type NoEpilogue = fn(usize, usize, &mut [f32]);
 
-/// See [`Nothing`].
-pub(crate) const NOTHING: Nothing = |_, _, _| ();
+/// An epilogue that does nothing.
+pub(crate) const NO_EPILOGUE: NoEpilogue = |_, _, _| ();
 
-/// How many terms there were so far: each has its own number.
-static TERMS: AtomicUsize = AtomicUsize::new(0);
+/// The next unused id of a term.
+static NEXT_TERM_ID: AtomicUsize = AtomicUsize::new(0);
 
-/// `C = base + A · B`, or a sum of such products, cut into pieces that can be worked on in any order.
-pub(crate) struct Product<'a, F> {
-    /// The number of the first term; the others have the next.
+/// `C = init + A · B`, or a sum of such products, as tasks that can run in any order.
+pub(crate) struct Gemm<'a, F> {
+    /// The id of the first term; those of the others follow.
     first_term: usize,
     terms: Vec<(Matrix<'a>, Matrix<'a>)>,
-    base: Base<'a>,
-    finish: F,
+    init: Init<'a>,
+    epilogue: F,
     grid: Grid,
-    target: Target,
+    output: OutputPtr,
     instructions: Instructions,
     tile: TileSize,
-    /// C, which `target` points to.
+    /// C, which `output` points to.
     borrowed: PhantomData<&'a mut [f32]>,
 }
 
-impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
+impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Gemm<'a, F> {
     /// The sum of the products of these pairs.
     ///
     /// # Panics
-    /// When the shapes do not fit, or there is no pair.
+    /// When the shapes do not match, or there is no pair.
     pub fn new(
         terms: impl IntoIterator<Item = (Matrix<'a>, Matrix<'a>)>,
         c: &'a mut [f32],
-        base: impl Into<Base<'a>>,
-        finish: F,
+        init: Init<'a>,
+        epilogue: F,
     ) -> Self {
-        Self::with_threads(terms, c, base, finish, threads::count())
+        Self::with_threads(terms, c, init, epilogue, threads::count())
     }
 
-    /// The same in pieces for so many threads.
+    /// The same, partitioned for a given number of threads.
     fn with_threads(
         terms: impl IntoIterator<Item = (Matrix<'a>, Matrix<'a>)>,
         c: &'a mut [f32],
-        base: impl Into<Base<'a>>,
-        finish: F,
+        init: Init<'a>,
+        epilogue: F,
         threads: usize,
     ) -> Self {
-        let base = base.into();
         let mut terms: Vec<_> = terms.into_iter().collect();
         let (rows, columns) = (terms[0].0.rows, terms[0].1.columns);
         for (a, b) in &terms {
@@ -215,7 +214,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
                 a.columns == b.rows
                     && [a.rows, b.columns] == [rows, columns]
                     && c.len() == rows * columns,
-                "gemm: {}×{} by {}×{} does not give {} numbers",
+                "gemm: {}×{} by {}×{} does not give {} values",
                 a.rows,
                 a.columns,
                 b.rows,
@@ -223,40 +222,40 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
                 c.len()
             );
         }
-        if let Base::Row(row) = base {
+        if let Init::Bias(bias) = init {
             assert_eq!(
-                row.len(),
+                bias.len(),
                 columns,
-                "gemm: {} numbers are added to rows of {columns}",
-                row.len()
+                "gemm: a bias of {} values is added to rows of {columns}",
+                bias.len()
             );
         }
         terms.retain(|(a, _)| a.columns > 0);
         if terms.is_empty() && columns > 0 {
             for (row, values) in c.chunks_mut(columns).enumerate() {
-                match base {
-                    Base::Nothing => values.fill(0.0),
-                    Base::Old => (),
-                    Base::Row(numbers) => values.copy_from_slice(numbers),
+                match init {
+                    Init::Zero => values.fill(0.0),
+                    Init::Accumulate => (),
+                    Init::Bias(bias) => values.copy_from_slice(bias),
                 }
-                finish(row, 0, values);
+                epilogue(row, 0, values);
             }
         }
         let depth = terms.iter().map(|(a, _)| a.columns).sum();
         let instructions = simd::instructions();
         let tile = TileSize::of(instructions);
-        let kept_columns = match terms.len() {
-            // However small the pieces will be.
-            1 => Blocks::of(depth, 0, tile).kept_columns(depth),
+        let cached_columns = match terms.len() {
+            // However small the blocks will be.
+            1 => Blocking::of(depth, 0, tile).cached_columns(depth),
             _ => None,
         };
         Self {
-            first_term: TERMS.fetch_add(terms.len(), Ordering::Relaxed),
+            first_term: NEXT_TERM_ID.fetch_add(terms.len(), Ordering::Relaxed),
             terms,
-            base,
-            finish,
-            grid: Grid::new([rows, columns], depth, kept_columns, tile, threads),
-            target: Target {
+            init,
+            epilogue,
+            grid: Grid::new([rows, columns], depth, cached_columns, tile, threads),
+            output: OutputPtr {
                 start: c.as_mut_ptr(),
                 columns,
             },
@@ -267,43 +266,48 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Product<'a, F> {
     }
 }
 
-impl<F> Product<'_, F> {
-    /// Whether rows are never finished in several pieces.
-    pub fn finishes_whole_rows(&self) -> bool {
-        self.terms.is_empty() || (self.grid.across() == 1 && self.target.columns <= piece::STRIP)
+impl<F> Gemm<'_, F> {
+    /// Whether the epilogue is always given a whole row of C.
+    pub fn epilogue_sees_whole_rows(&self) -> bool {
+        self.terms.is_empty()
+            || (self.grid.across() == 1 && self.output.columns <= macrokernel::STRIP)
     }
 }
 
-impl<F: Fn(usize, usize, &mut [f32]) + Sync> Work for Product<'_, F> {
+impl<F: Fn(usize, usize, &mut [f32]) + Sync> TaskSet for Gemm<'_, F> {
     fn tasks(&self) -> usize {
         match self.terms.is_empty() {
             true => 0,
-            false => self.grid.pieces(),
+            false => self.grid.tasks(),
         }
     }
 
     unsafe fn run(&self, task: usize) {
         for (index, (a, b)) in self.terms.iter().enumerate() {
-            let piece = Piece {
+            let block = Macrokernel {
                 term: self.first_term + index,
                 instructions: self.instructions,
                 tile: self.tile,
                 a: *a,
                 b: *b,
-                base: if index == 0 { self.base } else { Base::Old },
+                init: if index == 0 {
+                    self.init
+                } else {
+                    Init::Accumulate
+                },
                 rows: self.grid.rows(task),
                 columns: self.grid.columns(task),
-                target: self.target,
+                output: self.output,
             };
-            let finish = (index + 1 == self.terms.len()).then_some(&self.finish);
-            piece.multiply(finish);
+            let epilogue = (index + 1 == self.terms.len()).then_some(&self.epilogue);
+            block.run(epilogue);
         }
     }
 }
 
 pub(crate) type Scratch = RefCell<Vec<Vec<f32>>>;
 
-/// Lends a buffer of this thread; a kernel that calls another finds a second one.
+/// Lends a thread-local buffer; nested kernels get separate buffers.
 pub(crate) fn with_scratch<T>(
     scratch: &'static std::thread::LocalKey<Scratch>,
     size: usize,
@@ -314,12 +318,12 @@ pub(crate) fn with_scratch<T>(
         buffer.resize(size, 0.0);
     }
     let result = work(&mut buffer[..size]);
-    scratch.with_borrow_mut(|held| held.push(buffer));
+    scratch.with_borrow_mut(|buffers| buffers.push(buffer));
     result
 }
 
-/// The specification: one number at a time.
-pub fn gemm_naive(a: Matrix, b: Matrix, c: &mut [f32], onto: Onto) {
+/// The specification: one element at a time.
+pub fn gemm_naive(a: Matrix, b: Matrix, c: &mut [f32], init: Init) {
     for row in 0..a.rows {
         for column in 0..b.columns {
             let product = |k: usize| {
@@ -327,10 +331,11 @@ pub fn gemm_naive(a: Matrix, b: Matrix, c: &mut [f32], onto: Onto) {
                     * f64::from(b.data[k * b.row_stride + column * b.column_stride])
             };
             let sum: f64 = (0..a.columns).map(product).sum();
-            let place = &mut c[row * b.columns + column];
-            *place = match onto {
-                Onto::Replace => sum as f32,
-                Onto::Add => (f64::from(*place) + sum) as f32,
+            let out = &mut c[row * b.columns + column];
+            *out = match init {
+                Init::Zero => sum as f32,
+                Init::Accumulate => (f64::from(*out) + sum) as f32,
+                Init::Bias(bias) => (f64::from(bias[column]) + sum) as f32,
             };
         }
     }

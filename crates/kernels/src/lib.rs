@@ -1,8 +1,8 @@
-//! Loops over slices: SIMD, threads, tiles. Knows nothing of tensors.
+//! CPU kernels over slices: SIMD, multithreading, cache blocking. Knows nothing of tensors.
 //!
-//! Every kernel stands beside its naive twin (`naive` functions): the specification, and the oracle of its tests.
-//! Vector instructions are chosen at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD` (`scalar`,
-//! `avx2`) forces a narrower path. Results do not depend on scheduling: sums are split in fixed places.
+//! Every kernel has a naive version beside it (`naive` functions): its specification and the oracle of its tests. The
+//! instruction set is detected at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD` (`scalar`, `avx2`) forces a
+//! narrower one. Results are deterministic: reductions are split at fixed places, whatever the thread scheduling.
 
 pub mod activation;
 pub mod adamw;
@@ -16,13 +16,12 @@ pub mod embedding;
 pub mod feature_maps;
 pub mod feed_forward;
 pub mod gemm;
-pub mod limits;
 pub mod linear;
 pub mod linear_attention;
-mod micro;
+mod microkernel;
 pub mod norms;
 mod pack;
-mod parts;
+mod partition;
 pub mod random;
 pub mod random_features;
 pub mod rotary;
@@ -31,4 +30,4 @@ pub mod softmax;
 mod sweep;
 pub mod threads;
 
-pub use micro::Onto;
+pub use microkernel::Init;

@@ -1,132 +1,131 @@
-//! Linear maps with the weight `[output, input]`: the forward product with the bias added where tiles are stored and the
-//! activation applied while they are in cache, the three products of the backward pass, and the forward product of a few rows
-//! at full bandwidth.
+//! Linear layers with the weight `[output, input]`: the forward GEMM with a fused bias and activation epilogue, a GEMV for few
+//! rows at full memory bandwidth, and the three products of the backward pass.
 
 mod backward;
-mod few;
+mod gemv;
 
 use pulp::{Simd, WithSimd};
 
+use crate::Init;
 use crate::activation::{self, Activation};
-use crate::elementwise::AddTo;
-use crate::gemm::{Matrix, Product};
-use crate::micro::Base;
-use crate::parts::fits;
+use crate::elementwise::AddAssignKernel;
+use crate::gemm::{Gemm, Matrix};
+use crate::partition::check_length;
 use crate::simd;
-use crate::threads::{self, Work};
+use crate::threads::{self, TaskSet};
 
-pub use backward::{Applied, Map, backward};
-pub(crate) use few::{AHEAD, dot, dots};
-use few::{FEW_ROWS, few_rows};
+pub use backward::{InputBackward, LinearBackward, backward};
+use gemv::{GEMV_MAX_ROWS, gemv};
+pub(crate) use gemv::{PREFETCH_DISTANCE, dot, dots};
 
-/// The sizes of a linear map.
+/// The sizes of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Rows that are mapped.
+pub struct LinearShape {
+    /// Rows of the input and of the output.
     pub rows: usize,
-    /// Width of a row before.
+    /// Width of an input row.
     pub input: usize,
-    /// Width of a row after.
+    /// Width of an output row.
     pub output: usize,
 }
 
-/// A map to be applied: `y = activation(x · weightᵀ + bias)`.
+/// The operands of a linear layer: `y = activation(x · weightᵀ + bias)`.
 #[derive(Debug)]
-pub struct Forward<'a> {
-    /// Its sizes.
-    pub shape: Shape,
-    /// `[output, input]`; the numbers of its rows follow each other, or those of its columns.
+pub struct LinearForward<'a> {
+    /// The sizes.
+    pub shape: LinearShape,
+    /// `[output, input]`, with contiguous rows or contiguous columns.
     pub weight: Matrix<'a>,
     /// `[output]`
     pub bias: Option<&'a [f32]>,
-    /// What is applied to the sum.
+    /// The activation of the epilogue.
     pub activation: Option<Activation>,
-    /// Where to keep what the activation is applied to, for the backward pass.
-    pub before: Option<&'a mut [f32]>,
+    /// Where to save the activation's input for the backward pass.
+    pub pre_activation: Option<&'a mut [f32]>,
     /// `[rows, output]`
     pub y: &'a mut [f32],
 }
 
-/// Applies maps to one input: beyond a few rows, all in one job.
+/// Applies several linear layers to one input, all in one job unless there are so few rows that GEMV is faster.
 ///
 /// # Panics
-/// When a slice does not fit its shape.
-pub fn forward<'a>(x: &'a [f32], maps: impl IntoIterator<Item = Forward<'a>>) {
-    let mut works: Vec<Box<dyn Work + 'a>> = Vec::new();
-    for map in maps {
-        map.check(x.len());
-        let Forward {
+/// When a slice does not match its shape.
+pub fn forward<'a>(x: &'a [f32], layers: impl IntoIterator<Item = LinearForward<'a>>) {
+    let mut gemms: Vec<Box<dyn TaskSet + 'a>> = Vec::new();
+    for layer in layers {
+        layer.check(x.len());
+        let LinearForward {
             shape,
             weight,
             bias,
             activation,
-            before,
+            pre_activation,
             y,
-        } = map;
-        let before = before.map(|before| Rows::of(before, shape.output));
+        } = layer;
+        let pre_activation = pre_activation.map(|it| SharedRows::of(it, shape.output));
         let instructions = simd::instructions();
-        let finish = move |row: usize, column: usize, values: &mut [f32]| {
-            // Nothing to do: not even a call for each row.
-            if before.is_none() && activation.is_none() {
+        let epilogue = move |row: usize, column: usize, values: &mut [f32]| {
+            // Return early: without work, even a kernel call per row costs.
+            if pre_activation.is_none() && activation.is_none() {
                 return;
             }
-            if let Some(rows) = before {
-                rows.fetch_after(row, column, values.len());
+            if let Some(rows) = pre_activation {
+                rows.prefetch_after(row, column, values.len());
             }
-            // SAFETY: the product finishes each piece of a row once, and the saved rows are as wide as the results.
-            let before = before.map(|it| unsafe { it.piece(row, column, values.len()) });
-            let kernel = Finish {
-                kept: before,
-                then: activation.map_or(Then::Nothing, Then::Activate),
+            // SAFETY: the epilogue is called once for each segment of a row, and the saved rows are as wide as the outputs.
+            let saved = pre_activation.map(|it| unsafe { it.segment(row, column, values.len()) });
+            let kernel = Epilogue {
+                saved,
+                op: activation.map_or(EpilogueOp::None, EpilogueOp::Activate),
                 values,
             };
             simd::run(instructions, kernel);
         };
-        if shape.rows <= FEW_ROWS {
-            product(shape, x, weight, bias, y, finish);
+        if shape.rows <= GEMV_MAX_ROWS {
+            linear_with_epilogue(shape, x, weight, bias, y, epilogue);
         } else {
-            works.push(Box::new(Product::new(
+            gemms.push(Box::new(Gemm::new(
                 [shape.operands(x, weight)],
                 y,
-                base(bias),
-                finish,
+                init(bias),
+                epilogue,
             )));
         }
     }
-    let works: Vec<&dyn Work> = works.iter().map(|work| &**work).collect();
-    threads::together(&works);
+    let gemms: Vec<&dyn TaskSet> = gemms.iter().map(|gemm| &**gemm).collect();
+    threads::run_all(&gemms);
 }
 
-impl Forward<'_> {
+impl LinearForward<'_> {
     fn check(&self, x: usize) {
-        let Shape {
+        let LinearShape {
             rows,
             input,
             output,
         } = self.shape;
-        let results = rows * output;
-        let saved = self.before.as_ref().map_or(results, |it| it.len());
+        let outputs = rows * output;
+        let saved = self.pre_activation.as_ref().map_or(outputs, |it| it.len());
         let sizes = [
             ("input", x, rows * input),
             ("bias", self.bias.map_or(output, <[f32]>::len), output),
-            ("saved", saved, results),
-            ("output", self.y.len(), results),
+            ("pre_activation", saved, outputs),
+            ("output", self.y.len(), outputs),
         ];
         for (name, length, expected) in sizes {
-            fits("linear", name, length, expected);
+            check_length("linear", name, length, expected);
         }
-        self.shape.fits_weight("linear", self.weight);
+        self.shape.check_weight("linear", self.weight);
     }
 }
 
-impl Shape {
-    /// The factors of the product.
+impl LinearShape {
+    /// The operands of the product.
     fn operands<'a>(self, x: &'a [f32], weight: Matrix<'a>) -> (Matrix<'a>, Matrix<'a>) {
         (Matrix::new(x, self.rows, self.input), weight.transposed())
     }
 
-    /// Panics where a weight has other sizes.
-    pub(crate) fn fits_weight(self, operation: &str, weight: Matrix) {
+    /// Panics if a weight has other sizes.
+    pub(crate) fn check_weight(self, operation: &str, weight: Matrix) {
         let (found, expected) = (weight.sizes(), [self.output, self.input]);
         assert_eq!(
             found, expected,
@@ -135,63 +134,58 @@ impl Shape {
     }
 }
 
-/// What a map's product is added to.
-fn base(bias: Option<&[f32]>) -> Base<'_> {
-    bias.map_or(Base::Nothing, Base::Row)
+fn init(bias: Option<&[f32]>) -> Init<'_> {
+    bias.map_or(Init::Zero, Init::Bias)
 }
 
-/// `x · weightᵀ + bias`, with work on each piece of a row while it is in cache.
-pub(crate) fn product(
-    shape: Shape,
+/// `x · weightᵀ + bias`, with an epilogue for each segment of a row while it is in cache.
+pub(crate) fn linear_with_epilogue(
+    shape: LinearShape,
     x: &[f32],
     weight: Matrix,
     bias: Option<&[f32]>,
     y: &mut [f32],
-    finish: impl Fn(usize, usize, &mut [f32]) + Sync,
+    epilogue: impl Fn(usize, usize, &mut [f32]) + Sync,
 ) {
-    fits("linear", "output", y.len(), shape.rows * shape.output);
-    if shape.rows <= FEW_ROWS {
+    check_length("linear", "output", y.len(), shape.rows * shape.output);
+    if shape.rows <= GEMV_MAX_ROWS {
         let instructions = simd::instructions();
-        few_rows(shape, x, weight, y, instructions);
+        gemv(shape, x, weight, y, instructions);
         for (row, values) in y.chunks_mut(shape.output.max(1)).enumerate() {
             if let Some(bias) = bias {
-                let sums = AddTo {
-                    sums: values,
-                    more: bias,
-                };
-                simd::run(instructions, sums);
+                simd::run(instructions, AddAssignKernel { x: values, y: bias });
             }
-            finish(row, 0, values);
+            epilogue(row, 0, values);
         }
     } else {
-        let product = Product::new([shape.operands(x, weight)], y, base(bias), finish);
-        threads::together(&[&product]);
+        let gemm = Gemm::new([shape.operands(x, weight)], y, init(bias), epilogue);
+        threads::run_all(&[&gemm]);
     }
 }
 
-/// Rows that tasks write to, each to its own.
+/// A pointer to rows, of which tasks write disjoint segments.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows {
+pub(crate) struct SharedRows {
     start: *mut f32,
     width: usize,
 }
 
-// SAFETY: each task writes only to pieces of its own.
-unsafe impl Send for Rows {}
+// SAFETY: each task writes only to its own segments.
+unsafe impl Send for SharedRows {}
 // SAFETY: as above; the pointer itself is only read.
-unsafe impl Sync for Rows {}
+unsafe impl Sync for SharedRows {}
 
-impl Rows {
-    pub(crate) fn of(numbers: &mut [f32], width: usize) -> Self {
+impl SharedRows {
+    pub(crate) fn of(rows: &mut [f32], width: usize) -> Self {
         Self {
-            start: numbers.as_mut_ptr(),
+            start: rows.as_mut_ptr(),
             width,
         }
     }
 
     /// # Safety
-    /// The piece must lie inside the rows, which must still be borrowed, and nobody else may use it.
-    pub(crate) unsafe fn piece<'a>(
+    /// The segment must lie inside the rows, which must still be borrowed, and nothing else may access it.
+    pub(crate) unsafe fn segment<'a>(
         self,
         row: usize,
         column: usize,
@@ -201,48 +195,49 @@ impl Rows {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
     }
 
-    /// Asks the processor for the piece of a row that is needed soon after this one, far away because it was used long ago; whether
-    /// it lies inside the rows does not matter.
+    /// Prefetches the same segment of a row that is needed soon. It has left the caches since it was last used. The row may lie
+    /// beyond the last.
     #[inline(always)]
-    pub(crate) fn fetch_after(self, row: usize, column: usize, length: usize) {
-        /// Rows from here.
-        const SOON: usize = 3;
-        let row = row + SOON;
-        simd::fetch(self.start.wrapping_add(row * self.width + column), length);
+    pub(crate) fn prefetch_after(self, row: usize, column: usize, length: usize) {
+        const PREFETCH_ROWS: usize = 3;
+        let row = row + PREFETCH_ROWS;
+        simd::prefetch_l1(self.start.wrapping_add(row * self.width + column), length);
     }
 }
 
-/// What is done to a piece of a row of results while it is in cache: it is kept, and then something.
-pub(crate) struct Finish<'a> {
-    pub kept: Option<&'a mut [f32]>,
-    pub then: Then<'a>,
+/// The epilogue of a segment of a row, while it is in cache: saves it, and then applies an operation.
+pub(crate) struct Epilogue<'a> {
+    pub saved: Option<&'a mut [f32]>,
+    pub op: EpilogueOp<'a>,
     pub values: &'a mut [f32],
 }
 
-/// What becomes of a product and its bias.
-pub(crate) enum Then<'a> {
-    Nothing,
+/// The operation of an [`Epilogue`].
+pub(crate) enum EpilogueOp<'a> {
+    None,
     Activate(Activation),
-    /// Multiplied with the activation of a gate.
+    /// Multiplies by the activated gate.
     Gate(Activation, &'a [f32]),
 }
 
-impl WithSimd for Finish<'_> {
+impl WithSimd for Epilogue<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let values = self.values;
-        match (self.then, self.kept) {
-            (Then::Activate(kind), Some(kept)) => {
-                activation::activate_keeping(simd, kind, values, kept);
+        match (self.op, self.saved) {
+            (EpilogueOp::Activate(kind), Some(saved)) => {
+                activation::activate_saving(simd, kind, values, saved);
             }
-            (Then::Activate(kind), None) => activation::activate_in_place(simd, kind, values),
-            (then, kept) => {
-                if let Some(kept) = kept {
-                    kept.copy_from_slice(values);
+            (EpilogueOp::Activate(kind), None) => {
+                activation::activate_in_place(simd, kind, values);
+            }
+            (op, saved) => {
+                if let Some(saved) = saved {
+                    saved.copy_from_slice(values);
                 }
-                if let Then::Gate(kind, gate) = then {
+                if let EpilogueOp::Gate(kind, gate) = op {
                     activation::gate_in_place(simd, kind, gate, values);
                 }
             }
@@ -250,8 +245,13 @@ impl WithSimd for Finish<'_> {
     }
 }
 
-/// The specification of [`forward`] without activation.
-pub fn forward_naive(shape: Shape, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f64> {
+/// The specification of [`forward`] without an activation.
+pub fn forward_naive(
+    shape: LinearShape,
+    x: &[f32],
+    weight: &[f32],
+    bias: Option<&[f32]>,
+) -> Vec<f64> {
     let mut y = Vec::with_capacity(shape.rows * shape.output);
     for row in 0..shape.rows {
         for out in 0..shape.output {

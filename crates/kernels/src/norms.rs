@@ -1,8 +1,8 @@
-//! Layer norm and root-mean-square norm over rows, alone and of a sum, and their gradients. Ba et al. 2016; Zhang and
+//! Layer norm and RMS norm over rows, optionally fused with a residual addition, and their gradients. Ba et al. 2016; Zhang and
 //! Sennrich 2019.
 //!
-//! A root-mean-square norm is a layer norm whose mean is taken for zero; both share all loops. A row is read from memory
-//! once: the loops over it find it in the first cache.
+//! RMS norm is layer norm with a mean of zero; both share all loops. A row is read from memory once: it stays in L1 between the
+//! loops.
 
 mod backward;
 pub mod naive;
@@ -11,17 +11,17 @@ mod tests;
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts, fits};
+use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{Step, sweep};
-use backward::Backward;
+use crate::sweep::{VectorOp, sweep};
+use backward::NormBackward;
 
 /// `y = (x - mean) / sqrt(variance + epsilon) · weight + bias` in each row; the rows are as wide as `weight`.
 ///
-/// `mean` and `inverse_deviation` have a number per row and are kept for the backward pass.
+/// `mean` and `rstd`, the reciprocal standard deviation, have one value per row and are saved for the backward pass.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 pub fn layer_norm(
     x: &[f32],
     weight: &[f32],
@@ -29,9 +29,9 @@ pub fn layer_norm(
     epsilon: f32,
     y: &mut [f32],
     mean: &mut [f32],
-    inverse_deviation: &mut [f32],
+    rstd: &mut [f32],
 ) {
-    Forward {
+    NormForward {
         operation: "layer_norm",
         x,
         sum: None,
@@ -40,15 +40,15 @@ pub fn layer_norm(
         epsilon,
         y,
         mean: Some(mean),
-        inverse: inverse_deviation,
+        rstd,
     }
     .run();
 }
 
-/// Adds `x` to `sum`, and gives the [`layer_norm`] of that.
+/// Adds `x` to `sum` in place, and computes the [`layer_norm`] of the sum.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 #[allow(clippy::too_many_arguments)]
 pub fn add_layer_norm(
     x: &[f32],
@@ -58,9 +58,9 @@ pub fn add_layer_norm(
     sum: &mut [f32],
     y: &mut [f32],
     mean: &mut [f32],
-    inverse_deviation: &mut [f32],
+    rstd: &mut [f32],
 ) {
-    Forward {
+    NormForward {
         operation: "add_layer_norm",
         x,
         sum: Some(sum),
@@ -69,26 +69,26 @@ pub fn add_layer_norm(
         epsilon,
         y,
         mean: Some(mean),
-        inverse: inverse_deviation,
+        rstd,
     }
     .run();
 }
 
 /// `y = x / sqrt(mean of x² + epsilon) · weight + bias` in each row; the rows are as wide as `weight`.
 ///
-/// `inverse_scale` has a number per row and is kept for the backward pass.
+/// `inverse_rms` has one value per row and is saved for the backward pass.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 pub fn rms_norm(
     x: &[f32],
     weight: &[f32],
     bias: Option<&[f32]>,
     epsilon: f32,
     y: &mut [f32],
-    inverse_scale: &mut [f32],
+    inverse_rms: &mut [f32],
 ) {
-    Forward {
+    NormForward {
         operation: "rms_norm",
         x,
         sum: None,
@@ -97,15 +97,15 @@ pub fn rms_norm(
         epsilon,
         y,
         mean: None,
-        inverse: inverse_scale,
+        rstd: inverse_rms,
     }
     .run();
 }
 
-/// Adds `x` to `sum`, and gives the [`rms_norm`] of that.
+/// Adds `x` to `sum` in place, and computes the [`rms_norm`] of the sum.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 #[allow(clippy::too_many_arguments)]
 pub fn add_rms_norm(
     x: &[f32],
@@ -114,9 +114,9 @@ pub fn add_rms_norm(
     epsilon: f32,
     sum: &mut [f32],
     y: &mut [f32],
-    inverse_scale: &mut [f32],
+    inverse_rms: &mut [f32],
 ) {
-    Forward {
+    NormForward {
         operation: "add_rms_norm",
         x,
         sum: Some(sum),
@@ -125,160 +125,160 @@ pub fn add_rms_norm(
         epsilon,
         y,
         mean: None,
-        inverse: inverse_scale,
+        rstd: inverse_rms,
     }
     .run();
 }
 
 /// The gradients of [`layer_norm`]. For [`add_layer_norm`], `x` is the sum, and `dx` the gradient of both its terms.
 ///
-/// `beside` is added to `dx`: the gradient of `x` from whatever else reads it, a residual connection first of all.
+/// `residual_gradient` is added to `dx`: the gradient of `x` from its other uses, such as a residual connection.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 #[allow(clippy::too_many_arguments)]
 pub fn layer_norm_backward(
     dy: &[f32],
-    beside: Option<&[f32]>,
+    residual_gradient: Option<&[f32]>,
     x: &[f32],
     weight: &[f32],
     mean: &[f32],
-    inverse_deviation: &[f32],
+    rstd: &[f32],
     dx: &mut [f32],
     dweight: &mut [f32],
     dbias: Option<&mut [f32]>,
 ) {
-    Backward {
+    NormBackward {
         operation: "layer_norm_backward",
         dy,
-        beside,
+        residual_gradient,
         x,
         weight,
         mean: Some(mean),
-        inverse: inverse_deviation,
+        rstd,
         dx,
         sums_bias: dbias.is_some(),
     }
     .run(dweight, dbias);
 }
 
-/// The gradients of [`rms_norm`], as [`layer_norm_backward`] gives them.
+/// The gradients of [`rms_norm`], as in [`layer_norm_backward`].
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 #[allow(clippy::too_many_arguments)]
 pub fn rms_norm_backward(
     dy: &[f32],
-    beside: Option<&[f32]>,
+    residual_gradient: Option<&[f32]>,
     x: &[f32],
     weight: &[f32],
-    inverse_scale: &[f32],
+    inverse_rms: &[f32],
     dx: &mut [f32],
     dweight: &mut [f32],
     dbias: Option<&mut [f32]>,
 ) {
-    Backward {
+    NormBackward {
         operation: "rms_norm_backward",
         dy,
-        beside,
+        residual_gradient,
         x,
         weight,
         mean: None,
-        inverse: inverse_scale,
+        rstd: inverse_rms,
         dx,
         sums_bias: dbias.is_some(),
     }
     .run(dweight, dbias);
 }
 
-/// A forward pass over some rows; without a mean it is a root-mean-square norm.
-struct Forward<'a> {
+/// The forward pass over a range of rows; without a mean it is RMS norm.
+struct NormForward<'a> {
     operation: &'static str,
     x: &'a [f32],
-    /// What `x` is added to before.
+    /// Residual that `x` is added to before the norm.
     sum: Option<&'a mut [f32]>,
     weight: &'a [f32],
     bias: Option<&'a [f32]>,
     epsilon: f32,
     y: &'a mut [f32],
     mean: Option<&'a mut [f32]>,
-    inverse: &'a mut [f32],
+    rstd: &'a mut [f32],
 }
 
-impl Forward<'_> {
+impl NormForward<'_> {
     fn run(self) {
-        let (rows, width) = (self.inverse.len(), self.weight.len());
-        fits(self.operation, "x", self.x.len(), rows * width);
-        fits(self.operation, "y", self.y.len(), rows * width);
+        let (rows, width) = (self.rstd.len(), self.weight.len());
+        check_length(self.operation, "x", self.x.len(), rows * width);
+        check_length(self.operation, "y", self.y.len(), rows * width);
         if let Some(sum) = &self.sum {
-            fits(self.operation, "sum", sum.len(), rows * width);
+            check_length(self.operation, "sum", sum.len(), rows * width);
         }
         if let Some(bias) = self.bias {
-            fits(self.operation, "bias", bias.len(), width);
+            check_length(self.operation, "bias", bias.len(), width);
         }
         if let Some(mean) = &self.mean {
-            fits(self.operation, "mean", mean.len(), rows);
+            check_length(self.operation, "mean", mean.len(), rows);
         }
         let instructions = simd::instructions();
-        let parts = Parts::of_rows(rows, width);
-        let mut sum = self.sum.map(|sum| parts.cut_mut(sum, width));
-        let mut mean = self.mean.map(|mean| parts.cut_mut(mean, 1));
-        let outputs = (parts.cut_mut(self.y, width)).zip(parts.cut_mut(self.inverse, 1));
-        let work: Vec<_> = (parts.ranges().zip(outputs))
-            .map(|(range, (y, inverse))| {
-                let numbers = range.start * width..range.end * width;
-                Forward {
+        let parts = Partition::of_rows(rows, width);
+        let mut sum = self.sum.map(|sum| parts.split_mut(sum, width));
+        let mut mean = self.mean.map(|mean| parts.split_mut(mean, 1));
+        let outputs = (parts.split_mut(self.y, width)).zip(parts.split_mut(self.rstd, 1));
+        let tasks: Vec<_> = (parts.ranges().zip(outputs))
+            .map(|(range, (y, rstd))| {
+                let elements = range.start * width..range.end * width;
+                NormForward {
                     operation: self.operation,
-                    x: &self.x[numbers],
+                    x: &self.x[elements],
                     sum: sum.as_mut().and_then(Iterator::next),
                     weight: self.weight,
                     bias: self.bias,
                     epsilon: self.epsilon,
                     y,
                     mean: mean.as_mut().and_then(Iterator::next),
-                    inverse,
+                    rstd,
                 }
             })
             .collect();
-        parts::each(work, |part| simd::run(instructions, part));
+        partition::for_each(tasks, |task| simd::run(instructions, task));
     }
 }
 
-impl WithSimd for Forward<'_> {
+impl WithSimd for NormForward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let width = self.weight.len();
-        for row in 0..self.inverse.len() {
-            let numbers = row * width..(row + 1) * width;
-            let mut x = &self.x[numbers.clone()];
-            let mut total = None;
+        for row in 0..self.rstd.len() {
+            let elements = row * width..(row + 1) * width;
+            let mut x = &self.x[elements.clone()];
+            let mut known_sum = None;
             if let Some(sum) = &mut self.sum {
-                let sum = &mut sum[numbers.clone()];
-                let [all] = sweep(simd, &Sum, [x], [&mut *sum]);
-                (x, total) = (sum, Some(all));
+                let sum = &mut sum[elements.clone()];
+                let [row_sum] = sweep(simd, &Sum, [x], [&mut *sum]);
+                (x, known_sum) = (sum, Some(row_sum));
             }
-            let mut centre = 0.0;
-            if let Some(mean) = &mut self.mean {
-                let total = match total {
-                    Some(total) => total,
+            let mut mean = 0.0;
+            if let Some(means) = &mut self.mean {
+                let row_sum = match known_sum {
+                    Some(row_sum) => row_sum,
                     None => {
-                        let [total] = sweep(simd, &Sum, [x], []);
-                        total
+                        let [row_sum] = sweep(simd, &Sum, [x], []);
+                        row_sum
                     }
                 };
-                centre = total / width as f32;
-                mean[row] = centre;
+                mean = row_sum / width as f32;
+                means[row] = mean;
             }
-            let [squares] = sweep(simd, &Squares { centre }, [x], []);
-            let inverse = 1.0 / (squares / width as f32 + self.epsilon).sqrt();
-            self.inverse[row] = inverse;
-            let y = &mut self.y[numbers];
-            let step = Normalise { centre, inverse };
+            let [squares] = sweep(simd, &SquaredDeviations { mean }, [x], []);
+            let rstd = 1.0 / (squares / width as f32 + self.epsilon).sqrt();
+            self.rstd[row] = rstd;
+            let y = &mut self.y[elements];
+            let normalize = Normalize { mean, rstd };
             match self.bias {
-                Some(bias) => sweep(simd, &step, [x, self.weight, bias], [y]),
-                None => sweep(simd, &step, [x, self.weight], [y]),
+                Some(bias) => sweep(simd, &normalize, [x, self.weight, bias], [y]),
+                None => sweep(simd, &normalize, [x, self.weight], [y]),
             };
         }
     }
@@ -286,9 +286,9 @@ impl WithSimd for Forward<'_> {
 
 struct Sum;
 
-impl Step<1, 0, 1> for Sum {
+impl VectorOp<1, 0, 1> for Sum {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         _: S,
         [x]: [S::f32s; 1],
@@ -298,71 +298,71 @@ impl Step<1, 0, 1> for Sum {
     }
 }
 
-impl Step<1, 1, 1> for Sum {
+impl VectorOp<1, 1, 1> for Sum {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
-        [branch]: [S::f32s; 1],
+        [residual]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
-        let sum = simd.add_f32s(x, branch);
+        let sum = simd.add_f32s(x, residual);
         ([sum], [sum])
     }
 }
 
-struct Squares {
-    centre: f32,
+struct SquaredDeviations {
+    mean: f32,
 }
 
-impl Step<1, 0, 1> for Squares {
+impl VectorOp<1, 0, 1> for SquaredDeviations {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
         []: [S::f32s; 0],
     ) -> ([S::f32s; 0], [S::f32s; 1]) {
-        let centred = simd.sub_f32s(x, simd.splat_f32s(self.centre));
-        ([], [simd.mul_f32s(centred, centred)])
+        let centered = simd.sub_f32s(x, simd.splat_f32s(self.mean));
+        ([], [simd.mul_f32s(centered, centered)])
     }
 }
 
-struct Normalise {
-    centre: f32,
-    inverse: f32,
+struct Normalize {
+    mean: f32,
+    rstd: f32,
 }
 
-impl Normalise {
+impl Normalize {
     #[inline(always)]
-    fn normal<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
-        let centred = simd.sub_f32s(x, simd.splat_f32s(self.centre));
-        simd.mul_f32s(centred, simd.splat_f32s(self.inverse))
+    fn normalized<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+        let centered = simd.sub_f32s(x, simd.splat_f32s(self.mean));
+        simd.mul_f32s(centered, simd.splat_f32s(self.rstd))
     }
 }
 
-impl Step<2, 1, 0> for Normalise {
+impl VectorOp<2, 1, 0> for Normalize {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x, weight]: [S::f32s; 2],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.mul_f32s(self.normal(simd, x), weight)], [])
+        ([simd.mul_f32s(self.normalized(simd, x), weight)], [])
     }
 }
 
-impl Step<3, 1, 0> for Normalise {
+impl VectorOp<3, 1, 0> for Normalize {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x, weight, bias]: [S::f32s; 3],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
         (
-            [simd.mul_add_e_f32s(self.normal(simd, x), weight, bias)],
+            [simd.mul_add_e_f32s(self.normalized(simd, x), weight, bias)],
             [],
         )
     }

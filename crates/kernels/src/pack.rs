@@ -1,12 +1,12 @@
-//! Packing: pieces of a matrix copied into panels, in the order in which the tile of a product reads them.
+//! Packing: blocks of a matrix copied into panels, in the order in which the microkernel reads them.
 
 use pulp::{Simd, WithSimd};
 
-use crate::micro::View;
+use crate::microkernel::View;
 use crate::simd::{self, Instructions};
 
-/// Copies `rows` rows of `width` numbers into `out` as panels of `panel` columns: all rows of the first panel, then of
-/// the next. The last panel is filled up with zeros.
+/// Copies `rows` by `width` values into `out` as panels of `panel` columns: all rows of the first panel, then of the next.
+/// The last panel is zero-padded.
 ///
 /// # Safety
 /// The view must be readable for `rows` by `width`.
@@ -18,7 +18,7 @@ pub(crate) unsafe fn pack_panels(
     panel: usize,
     out: &mut [f32],
 ) {
-    let panels = Panels {
+    let panels = PackPanels {
         view,
         rows,
         width,
@@ -41,7 +41,7 @@ pub(crate) unsafe fn pack_panels_with<S: Simd>(
     panel: usize,
     out: &mut [f32],
 ) {
-    let panels = Panels {
+    let panels = PackPanels {
         view,
         rows,
         width,
@@ -51,8 +51,8 @@ pub(crate) unsafe fn pack_panels_with<S: Simd>(
     panels.with_simd(simd);
 }
 
-/// A matrix to be packed, which the maker promises to be readable.
-struct Panels<'a> {
+/// The arguments of [`pack_panels`], whose caller promises that the view is readable.
+struct PackPanels<'a> {
     view: View,
     rows: usize,
     width: usize,
@@ -60,7 +60,7 @@ struct Panels<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Panels<'_> {
+impl WithSimd for PackPanels<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -77,45 +77,49 @@ impl WithSimd for Panels<'_> {
             out.len() >= panels * panel * rows,
             "packing needs room for whole panels"
         );
-        // Where rows follow each other: some rows of all panels, then the next. The pages that they stand on are then few, and
-        // lines that two panels share are still in cache.
-        let run = if view.column_stride == 1 { RUN } else { rows };
-        for first in (0..rows).step_by(run.max(1)) {
-            let rows_of_run = run.min(rows - first);
+        // Row-major: a few rows of all panels at a time, which touches few pages at once, and finds cache lines that two panels
+        // share still in cache.
+        let block = if view.column_stride == 1 {
+            BLOCK_ROWS
+        } else {
+            rows
+        };
+        for first in (0..rows).step_by(block.max(1)) {
+            let block_rows = block.min(rows - first);
             for index in 0..panels {
                 let column = index * panel;
                 let start = (index * rows + first) * panel;
-                // SAFETY: the caller's promise: the run starts inside the view.
+                // SAFETY: the caller's promise: the block starts inside the view.
                 let from = unsafe { view.at(first, column) };
-                // The next rows stand on other pages, where the processor does not look by itself.
-                if view.column_stride == 1 && column % simd::LINE < panel {
-                    for row in 0..rows_of_run {
-                        let ahead = (run + row) * view.row_stride;
-                        simd::fetch_far(from.wrapping_add(ahead), panel);
+                // The next rows are on other pages, which the hardware prefetcher does not cross into.
+                if view.column_stride == 1 && column % simd::CACHE_LINE < panel {
+                    for row in 0..block_rows {
+                        let distance = (block + row) * view.row_stride;
+                        simd::prefetch_l2(from.wrapping_add(distance), panel);
                     }
                 }
-                let run = Run {
+                let block = PanelBlock {
                     view: View {
                         start: from,
                         ..view
                     },
-                    rows: rows_of_run,
+                    rows: block_rows,
                     width: panel.min(width - column),
                     panel,
-                    out: &mut out[start..start + rows_of_run * panel],
+                    out: &mut out[start..start + block_rows * panel],
                 };
-                run.pack::<S>();
+                block.pack::<S>();
             }
         }
     }
 }
 
-/// Rows that are packed at a time, in whole blocks of a transposition: up to 256 columns fit into the first cache.
-const RUN: usize = 16;
+/// Rows packed at a time, a multiple of the transposed blocks: up to 256 columns fit in L1.
+const BLOCK_ROWS: usize = 16;
 
-/// Some rows of one panel: `rows` by `width` numbers, which the maker promises to be readable, copied into rows of `panel`
-/// numbers, filled up with zeros.
-struct Run<'a> {
+/// Some rows of one panel: `rows` by `width` values, which the caller promises to be readable, copied into zero-padded rows
+/// of `panel` values.
+struct PanelBlock<'a> {
     view: View,
     rows: usize,
     width: usize,
@@ -123,7 +127,7 @@ struct Run<'a> {
     out: &'a mut [f32],
 }
 
-impl Run<'_> {
+impl PanelBlock<'_> {
     #[inline(always)]
     fn pack<S: Simd>(mut self) {
         if self.width < self.panel {
@@ -137,71 +141,71 @@ impl Run<'_> {
             (1, true, 6) => self.copy::<6>(),
             (1, true, 16) => self.copy::<16>(),
             (1, true, 64) => self.copy::<64>(),
-            (1, ..) => self.copy_part(),
-            (_, true, 6) if self.view.row_stride == 1 => self.turn_rows::<S, 6>(),
-            _ => self.turn::<S>(),
+            (1, ..) => self.copy_partial(),
+            (_, true, 6) if self.view.row_stride == 1 => self.transpose_rows::<S, 6>(),
+            _ => self.transpose::<S>(),
         }
     }
 
-    /// Rows whose width the compiler knows are a few moves each.
+    /// Full-width rows: a compile-time width makes each of them a few vector moves.
     #[inline(always)]
     fn copy<const N: usize>(&mut self) {
         let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate() {
-            // SAFETY: the maker of the run promises that its rows are readable, here `N` numbers each.
+            // SAFETY: the caller promises that the rows are readable, here `N` values each.
             *out = unsafe { self.view.at(row, 0).cast::<[f32; N]>().read_unaligned() };
         }
     }
 
     /// Rows of any width.
     #[inline(always)]
-    fn copy_part(&mut self) {
+    fn copy_partial(&mut self) {
         for (row, out) in self.out.chunks_exact_mut(self.panel).enumerate() {
-            // SAFETY: the maker of the run promises that its rows are readable.
+            // SAFETY: the caller promises that the rows are readable.
             let from = unsafe { std::slice::from_raw_parts(self.view.at(row, 0), self.width) };
             out[..self.width].copy_from_slice(from);
         }
     }
 
-    /// As many columns as a tile has rows, whose numbers follow each other: rows of a tile that stand in a matrix.
+    /// A full panel of `N` contiguous columns, as rows of A are when seen transposed.
     #[inline(always)]
-    fn turn_rows<S: Simd, const N: usize>(&mut self) {
-        let done = self.turn_eights::<S, N>();
+    fn transpose_rows<S: Simd, const N: usize>(&mut self) {
+        let done = self.transpose_8xn::<S, N>();
         let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate().skip(done) {
-            for (column, number) in out.iter_mut().enumerate() {
-                // SAFETY: the maker of the run promises that its rows are readable.
-                *number = unsafe { *self.view.at(row, column) };
+            for (column, value) in out.iter_mut().enumerate() {
+                // SAFETY: the caller promises that the rows are readable.
+                *value = unsafe { *self.view.at(row, column) };
             }
         }
     }
 
-    /// Eight rows at a time of `N` columns, as many as vectors can; gives how many.
+    /// Blocks of eight rows by `N` columns; returns how many rows that were.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn turn_eights<S: Simd, const N: usize>(&mut self) -> usize {
+    fn transpose_8xn<S: Simd, const N: usize>(&mut self) -> usize {
         const { assert!(N.is_multiple_of(2)) };
         // Eight lanes or more: AVX is there.
         if S::F32_LANES < 8 {
             return 0;
         }
         for (block, to) in self.out.chunks_exact_mut(8 * N).enumerate() {
-            // The next panel's rows are not where the processor would look for them by itself.
+            // The hardware prefetcher does not follow to the next panel's rows.
             if block % 2 == 0 {
                 for row in N..2 * N {
-                    let ahead = row * self.view.column_stride + 8 * block;
-                    simd::fetch(self.view.start.wrapping_add(ahead), 1);
+                    let distance = row * self.view.column_stride + 8 * block;
+                    simd::prefetch_l1(self.view.start.wrapping_add(distance), 1);
                 }
             }
-            // SAFETY: eight rows by as many columns from here lie inside the run, and `to` has room for them.
+            // SAFETY: eight rows by as many columns from here lie inside the block, and `to` has room for them.
             unsafe {
                 let from = |column| self.view.at(8 * block, column);
                 let (step, to) = (self.view.column_stride, to.as_mut_ptr());
                 for column in (0..N / 4 * 4).step_by(4) {
-                    four_by_eight(from(column), step, to.add(column), N);
+                    transpose_4x8(from(column), step, to.add(column), N);
                 }
                 if N % 4 == 2 {
-                    two_by_eight(from(N - 2), step, to.add(N - 2), N);
+                    transpose_2x8(from(N - 2), step, to.add(N - 2), N);
                 }
             }
         }
@@ -209,14 +213,14 @@ impl Run<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn turn_eights<S: Simd, const N: usize>(&mut self) -> usize {
+    fn transpose_8xn<S: Simd, const N: usize>(&mut self) -> usize {
         0
     }
 
-    /// Any strides; in squares of vectors where the numbers of a column follow each other.
+    /// Any strides; in square blocks where columns are contiguous.
     #[inline(always)]
-    fn turn<S: Simd>(&mut self) {
-        let [whole_rows, whole_columns] = self.turn_squares::<S>();
+    fn transpose<S: Simd>(&mut self) {
+        let [whole_rows, whole_columns] = self.transpose_squares::<S>();
         for column in 0..self.width {
             let first = if column < whole_columns {
                 whole_rows
@@ -224,31 +228,31 @@ impl Run<'_> {
                 0
             };
             for row in first..self.rows {
-                // SAFETY: the maker of the run promises that its rows are readable.
+                // SAFETY: the caller promises that the rows are readable.
                 self.out[row * self.panel + column] = unsafe { *self.view.at(row, column) };
             }
         }
     }
 
-    /// Squares of eight by eight, as far as vectors can; gives how many rows and columns that were.
+    /// Whole 8×8 blocks; returns how many rows and columns that were.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
+    fn transpose_squares<S: Simd>(&mut self) -> [usize; 2] {
         // Eight lanes or more: AVX is there.
         if S::F32_LANES < 8 || self.view.row_stride != 1 {
             return [0, 0];
         }
         if simd::has_avx512::<S>() {
-            return self.turn_large_squares();
+            return self.transpose_squares_16x16();
         }
         let [rows, columns] = [self.rows, self.width].map(|it| it / 8 * 8);
         for column in (0..columns).step_by(8) {
             for row in (0..rows).step_by(8) {
                 let to = &mut self.out[row * self.panel + column..];
-                // SAFETY: eight rows by eight columns from here lie inside the run, and inside `out`.
+                // SAFETY: eight rows by eight columns from here lie inside the block, and inside `out`.
                 unsafe {
                     let from = self.view.at(row, column);
-                    eight_by_eight(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
+                    transpose_8x8(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
                 }
             }
         }
@@ -256,27 +260,27 @@ impl Run<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn turn_squares<S: Simd>(&mut self) -> [usize; 2] {
+    fn transpose_squares<S: Simd>(&mut self) -> [usize; 2] {
         [0, 0]
     }
 
-    /// [`Self::turn_squares`] of sixteen by sixteen, where there is AVX-512: whole lines of the caches are written.
+    /// [`Self::transpose_squares`] in 16×16 blocks with AVX-512: whole cache lines are written.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn turn_large_squares(&mut self) -> [usize; 2] {
+    fn transpose_squares_16x16(&mut self) -> [usize; 2] {
         let [rows, columns] = [self.rows, self.width].map(|it| it / 16 * 16);
         let step = self.view.column_stride;
         for column in (0..columns).step_by(16) {
             for row in (0..rows).step_by(16) {
-                // The next columns are not where the processor would look for them by itself.
-                for ahead in column + 16..column + 32 {
-                    simd::fetch(self.view.start.wrapping_add(row + ahead * step), 1);
+                // The hardware prefetcher does not follow to the next columns.
+                for next in column + 16..column + 32 {
+                    simd::prefetch_l1(self.view.start.wrapping_add(row + next * step), 1);
                 }
                 let to = &mut self.out[row * self.panel + column..];
-                // SAFETY: sixteen rows by sixteen columns from here lie inside the run, and inside `out`.
+                // SAFETY: sixteen rows by sixteen columns from here lie inside the block, and inside `out`.
                 unsafe {
                     let from = self.view.at(row, column);
-                    sixteen_by_sixteen(from, step, to.as_mut_ptr(), self.panel);
+                    transpose_16x16(from, step, to.as_mut_ptr(), self.panel);
                 }
             }
         }
@@ -284,15 +288,15 @@ impl Run<'_> {
     }
 }
 
-/// Transposes sixteen runs of sixteen numbers.
+/// Transposes sixteen rows of sixteen values.
 ///
 /// # Safety
-/// The processor must have AVX-512; sixteen runs, `from_stride` apart, must be readable, and as many, `to_stride` apart,
+/// The processor must have AVX-512; sixteen rows, `from_stride` apart, must be readable, and as many, `to_stride` apart,
 /// writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn sixteen_by_sixteen(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose_16x16(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use std::arch::x86_64::{
         __m512, _mm512_castpd_ps, _mm512_castps_pd, _mm512_loadu_ps, _mm512_setzero_ps,
         _mm512_shuffle_f32x4, _mm512_storeu_ps, _mm512_unpackhi_pd, _mm512_unpackhi_ps,
@@ -336,14 +340,14 @@ unsafe fn sixteen_by_sixteen(from: *const f32, from_stride: usize, to: *mut f32,
     }
 }
 
-/// Transposes eight runs of eight numbers.
+/// Transposes eight rows of eight values.
 ///
 /// # Safety
-/// The processor must have AVX; eight runs, `from_stride` apart, must be readable, and as many, `to_stride` apart, writable.
+/// The processor must have AVX; eight rows, `from_stride` apart, must be readable, and as many, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-unsafe fn eight_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use std::arch::x86_64::{
         _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
         _mm256_unpackhi_ps, _mm256_unpacklo_ps,
@@ -391,14 +395,14 @@ unsafe fn eight_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_
     }
 }
 
-/// Transposes four runs of eight numbers into eight of four.
+/// Transposes four rows of eight values into eight of four.
 ///
 /// # Safety
-/// The processor must have AVX; four runs, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
+/// The processor must have AVX; four rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-unsafe fn four_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose_4x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use std::arch::x86_64::{
         _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps,
         _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
@@ -427,14 +431,14 @@ unsafe fn four_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_s
     }
 }
 
-/// Transposes two runs of eight numbers into eight of two.
+/// Transposes two rows of eight values into eight of two.
 ///
 /// # Safety
-/// The processor must have AVX; two runs, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
+/// The processor must have AVX; two rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-unsafe fn two_by_eight(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+unsafe fn transpose_2x8(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
     use std::arch::x86_64::{
         _mm_castps_pd, _mm_storeh_pd, _mm_storel_pd, _mm256_castps256_ps128, _mm256_extractf128_ps,
         _mm256_loadu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
@@ -477,24 +481,24 @@ mod tests {
             (64, 12),
             (48, 130),
         ] {
-            let numbers: Vec<f32> = (1..=rows * width).map(|i| i as f32).collect();
-            for turned in [false, true] {
-                let (row_stride, column_stride) = if turned { (1, rows) } else { (width, 1) };
+            let values: Vec<f32> = (1..=rows * width).map(|i| i as f32).collect();
+            for transposed in [false, true] {
+                let (row_stride, column_stride) = if transposed { (1, rows) } else { (width, 1) };
                 let view = View {
-                    start: numbers.as_ptr(),
+                    start: values.as_ptr(),
                     row_stride,
                     column_stride,
                 };
                 for panel in [2, 6, 16, 64] {
                     for &instructions in simd::available() {
                         let mut out = vec![f32::NAN; width.div_ceil(panel) * panel * rows];
-                        // SAFETY: the view is of all numbers.
+                        // SAFETY: the view covers all values.
                         unsafe { pack_panels(instructions, view, rows, width, panel, &mut out) };
                         for (i, value) in out.iter().enumerate() {
                             let row = i / panel % rows;
                             let column = i / (panel * rows) * panel + i % panel;
                             let expected = match column < width {
-                                true => numbers[row * row_stride + column * column_stride],
+                                true => values[row * row_stride + column * column_stride],
                                 false => 0.0,
                             };
                             assert_eq!(*value, expected, "{rows}×{width} in panels of {panel}");

@@ -1,7 +1,7 @@
-//! Random numbers from a key and an index, in any order and on any thread: Philox 4x32-10. Salmon et al. 2011.
+//! Counter-based random numbers from a key and an index, in any order and on any thread: Philox 4x32-10. Salmon et al. 2011.
 //!
-//! A block of the cipher gives four words. So that vectors of counters need no shuffling, words are numbered in groups
-//! of sixteen counters:
+//! A block of the cipher is four words. So that vectors of counters need no shuffling, words are indexed in groups of sixteen
+//! counters:
 //!
 //! ```text
 //! index   0 ..  15   word 0 of counters 0 .. 15
@@ -13,10 +13,10 @@
 
 use pulp::Simd;
 
-/// Chooses one sequence of random numbers.
+/// Selects a random stream.
 pub type Key = [u32; 2];
 
-/// Numbers in a group: the four words of sixteen counters.
+/// Random words per group: the four words of sixteen counters.
 pub const GROUP: usize = 4 * COUNTERS;
 
 const COUNTERS: usize = 16;
@@ -31,7 +31,7 @@ pub fn philox(counter: [u32; 4], key: Key) -> [u32; 4] {
 
 /// The random bits at an index.
 ///
-/// For one number; many in a row are four times cheaper by [`group`].
+/// For a single index; [`group`] is four times cheaper per word.
 #[inline(always)]
 pub fn bits(key: Key, index: u64) -> u32 {
     let (group, within) = (index / GROUP as u64, index as usize % GROUP);
@@ -40,7 +40,7 @@ pub fn bits(key: Key, index: u64) -> u32 {
     blocks(pulp::Scalar::new(), counter, key)[within / COUNTERS]
 }
 
-/// The random bits at the indices from `group · GROUP` on.
+/// The random bits of all indices of a group, from `group · GROUP` on.
 #[inline(always)]
 pub fn group<S: Simd>(simd: S, key: Key, group: u64) -> [u32; GROUP] {
     let mut out = [0; GROUP];
@@ -53,8 +53,8 @@ pub fn group<S: Simd>(simd: S, key: Key, group: u64) -> [u32; GROUP] {
         let low = simd.add_u32s(simd.splat_u32s(counter as u32), lanes);
         let words = blocks(simd, [low, high, zero, zero], key);
         for (word, bits) in words.iter().enumerate() {
-            let at = word * COUNTERS + start;
-            simd.partial_store_u32s(&mut out[at..at + S::U32_LANES], *bits);
+            let first = word * COUNTERS + start;
+            simd.partial_store_u32s(&mut out[first..first + S::U32_LANES], *bits);
         }
     }
     out
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// The vectors that the authors publish with Random123.
+    /// The test vectors of Random123.
     #[test]
     fn blocks_are_the_published_ones() {
         let ones = u32::MAX;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_the_single_numbers_with_all_instructions() {
+    fn groups_equal_single_words_on_all_instruction_sets() {
         let key = [7, 11];
         for number in [0, 1, 2, (1 << 28) - 1, 1 << 28, (1 << 40) + 3] {
             let start = number * GROUP as u64;
@@ -137,7 +137,7 @@ mod tests {
                 assert_eq!(simd::run(instructions, Group(key, number)), expected);
             }
         }
-        // Where words come from is part of the format: changing it changes every mask.
+        // The order of words is part of the format: changing it changes every mask.
         let block = philox([17, 0, 0, 0], key);
         assert_eq!([65, 81, 97, 113].map(|index| bits(key, index)), block);
     }

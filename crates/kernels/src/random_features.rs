@@ -1,36 +1,36 @@
-//! Positive random features of the softmax kernel, after their product with the projection. Choromanski et al. 2021.
+//! FAVOR+: positive random features of the softmax kernel. Choromanski et al. 2021.
 //!
-//! Of a row `x` with scores `p = x · Wᵀ` and `n = head_width^-1/4`, the features are
-//! `features^-1/2 · (exp(n p - n²|x|²/2 - stabilizer) + epsilon)`. The stabilizer is taken as a constant: no gradient flows
-//! through it, as in the authors' code.
+//! With `p = x · Wᵀ` and `n = head_width^-1/4`, the features of a row `x` are
+//! `features^-1/2 · (exp(n p - n²|x|²/2 - stabilizer) + epsilon)`. The stabilizer is detached: it gets no gradient, as in the
+//! authors' code.
 
 use pulp::{Simd, WithSimd};
 
-use crate::gemm::{self, Matrix, Product};
+use crate::gemm::{self, Gemm, Matrix};
 use crate::linear::dot;
-use crate::micro::Onto;
-use crate::parts::{self, Parts, fits};
-use crate::simd::{self, decay};
-use crate::sweep::{Step, largest, sweep};
+use crate::microkernel::Init;
+use crate::partition::{self, Partition, check_length};
+use crate::simd::{self, exp_nonpositive};
+use crate::sweep::{VectorOp, max, sweep};
 use crate::threads;
 
-/// What is subtracted in the exponent, so that it cannot overflow.
+/// What is subtracted from the exponents, so that they cannot overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stabilizer {
-    /// The largest exponent of the row, or beside an epsilon its largest score.
+    /// The largest exponent of the row, or with an epsilon its largest score.
     RowMaximum,
     /// The same of all rows of the head.
     HeadMaximum,
-    /// Nothing; the exponent is at most [`LARGEST_EXPONENT`].
+    /// Nothing; exponents are clamped to [`MAX_EXPONENT`].
     Constant,
 }
 
-/// Where exponents end without a maximum: sums of a million such features times values still are f32 numbers.
-pub const LARGEST_EXPONENT: f32 = 60.0;
+/// Exponents are clamped to this: sums of a million such features times values still fit in f32.
+pub const MAX_EXPONENT: f32 = 60.0;
 
-/// The sizes of rows and features, and what is added to each feature.
+/// The shape of rows and features, and the epsilon of features.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
+pub struct FeatureShape {
     /// Heads of all sequences.
     pub heads: usize,
     /// Rows of a head.
@@ -43,36 +43,36 @@ pub struct Sizes {
     pub epsilon: f32,
 }
 
-impl Sizes {
+impl FeatureShape {
     fn rows(&self) -> usize {
         self.heads * self.length
     }
 
-    /// What rows are multiplied with before all else.
+    /// The factor that scales rows first.
     fn scale(&self) -> f32 {
-        // Roots are quicker than a power, and this is asked for every row.
+        // Square roots are faster than a power, and this is computed for every row.
         (1.0 / (self.head_width as f64).sqrt().sqrt()) as f32
     }
 
-    /// Half of a row's square, which every exponent loses.
+    /// `n²|x|²/2`, which is subtracted from every exponent.
     #[inline(always)]
-    fn half<S: Simd>(&self, simd: S, x: &[f32]) -> f32 {
+    fn half_squared_norm<S: Simd>(&self, simd: S, x: &[f32]) -> f32 {
         0.5 * self.scale() * self.scale() * dot(simd, x, x)
     }
 
-    /// What is subtracted as a row's largest number: of the exponents, so that the largest feature is one, or where
-    /// something is added to features, of the scores, which leaves features as large beside it as the package has them.
+    /// The maximum to subtract: of the exponents, so that the largest feature is one, or with an epsilon of the scores, which
+    /// keeps the ratio of features to epsilon of the authors' code.
     #[inline(always)]
-    fn most<S: Simd>(&self, simd: S, x: &[f32], scores: &[f32]) -> f32 {
-        let most = self.scale() * largest(simd, scores);
+    fn max_exponent<S: Simd>(&self, simd: S, x: &[f32], scores: &[f32]) -> f32 {
+        let max_exponent = self.scale() * max(simd, scores);
         if self.epsilon > 0.0 {
-            most
+            max_exponent
         } else {
-            most - self.half(simd, x)
+            max_exponent - self.half_squared_norm(simd, x)
         }
     }
 
-    fn ratio(&self) -> f32 {
+    fn normalizer(&self) -> f32 {
         (1.0 / (self.features as f64).sqrt()) as f32
     }
 }
@@ -80,133 +80,145 @@ impl Sizes {
 /// The features of rows `x`, `[heads, length, head_width]`, with a projection `[features, head_width]`.
 ///
 /// # Panics
-/// When a slice does not fit the sizes.
-pub fn forward(sizes: Sizes, x: &[f32], projection: &[f32], stabilizer: Stabilizer, y: &mut [f32]) {
-    let rows = sizes.rows();
-    fits("random_features", "x", x.len(), rows * sizes.head_width);
-    let numbers = sizes.features * sizes.head_width;
-    fits("random_features", "projection", projection.len(), numbers);
-    fits("random_features", "y", y.len(), rows * sizes.features);
+/// When a slice does not match the sizes.
+pub fn forward(
+    shape: FeatureShape,
+    x: &[f32],
+    projection: &[f32],
+    stabilizer: Stabilizer,
+    y: &mut [f32],
+) {
+    let rows = shape.rows();
+    check_length("random_features", "x", x.len(), rows * shape.head_width);
+    let projection_len = shape.features * shape.head_width;
+    check_length(
+        "random_features",
+        "projection",
+        projection.len(),
+        projection_len,
+    );
+    check_length("random_features", "y", y.len(), rows * shape.features);
     if y.is_empty() {
         return;
     }
-    let a = Matrix::new(x, rows, sizes.head_width);
-    let b = Matrix::new(projection, sizes.features, sizes.head_width).transposed();
+    let a = Matrix::new(x, rows, shape.head_width);
+    let b = Matrix::new(projection, shape.features, shape.head_width).transposed();
     let instructions = simd::instructions();
-    let of_head = stabilizer == Stabilizer::HeadMaximum;
-    let finish = |row: usize, _: usize, scores: &mut [f32]| {
-        // Scores that come as a whole row become features while they are in cache.
-        if !of_head && scores.len() == sizes.features {
-            let row = Rows {
-                sizes,
+    let per_head = stabilizer == Stabilizer::HeadMaximum;
+    let epilogue = |row: usize, _: usize, scores: &mut [f32]| {
+        // Whole rows of scores become features while they are in cache.
+        if !per_head && scores.len() == shape.features {
+            let row = FeatureRows {
+                shape,
                 stabilizer,
-                maxima: &[],
+                head_maxima: &[],
                 first: row,
-                x: &x[row * sizes.head_width..(row + 1) * sizes.head_width],
+                x: &x[row * shape.head_width..(row + 1) * shape.head_width],
                 y: scores,
             };
             simd::run(instructions, row);
         }
     };
-    let product = Product::new([(a, b)], y, Onto::Replace, finish);
-    let is_finished = !of_head && product.finishes_whole_rows();
-    threads::together(&[&product]);
-    if is_finished {
+    let product = Gemm::new([(a, b)], y, Init::Zero, epilogue);
+    let is_done = !per_head && product.epilogue_sees_whole_rows();
+    threads::run_all(&[&product]);
+    if is_done {
         return;
     }
-    let maxima: Vec<f32> = match stabilizer {
+    let head_maxima: Vec<f32> = match stabilizer {
         Stabilizer::HeadMaximum => {
-            let heads = x.chunks(sizes.length * sizes.head_width);
-            let heads = heads.zip(y.chunks(sizes.length * sizes.features)).collect();
-            parts::map(heads, |(x, scores)| {
-                simd::run(instructions, Largest { sizes, x, scores })
+            let heads = x.chunks(shape.length * shape.head_width);
+            let heads = heads.zip(y.chunks(shape.length * shape.features)).collect();
+            partition::map(heads, |(x, scores)| {
+                simd::run(instructions, HeadMax { shape, x, scores })
             })
         }
         Stabilizer::RowMaximum | Stabilizer::Constant => Vec::new(),
     };
-    let cut = Parts::of_rows(rows, sizes.features);
-    let work: Vec<_> = cut
+    let parts = Partition::of_rows(rows, shape.features);
+    let tasks: Vec<_> = parts
         .ranges()
         .zip(
-            cut.cut(x, sizes.head_width)
-                .zip(cut.cut_mut(y, sizes.features)),
+            parts
+                .split(x, shape.head_width)
+                .zip(parts.split_mut(y, shape.features)),
         )
-        .map(|(range, (x, y))| Rows {
-            sizes,
+        .map(|(range, (x, y))| FeatureRows {
+            shape,
             stabilizer,
-            maxima: &maxima,
+            head_maxima: &head_maxima,
             first: range.start,
             x,
             y,
         })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(tasks, |task| simd::run(instructions, task));
 }
 
-/// The largest number of a head's rows that is subtracted, see [`Sizes::most`].
-struct Largest<'a> {
-    sizes: Sizes,
+/// The maximum over the rows of a head, see [`FeatureShape::max_exponent`].
+struct HeadMax<'a> {
+    shape: FeatureShape,
     x: &'a [f32],
     scores: &'a [f32],
 }
 
-impl WithSimd for Largest<'_> {
+impl WithSimd for HeadMax<'_> {
     type Output = f32;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f32 {
-        let Sizes {
+        let FeatureShape {
             head_width,
             features,
             ..
-        } = self.sizes;
-        let mut most = f32::NEG_INFINITY;
+        } = self.shape;
+        let mut max_exponent = f32::NEG_INFINITY;
         for (row, scores) in self.scores.chunks_exact(features).enumerate() {
             let x = &self.x[row * head_width..(row + 1) * head_width];
-            most = most.max(self.sizes.most(simd, x, scores));
+            max_exponent = max_exponent.max(self.shape.max_exponent(simd, x, scores));
         }
-        most
+        max_exponent
     }
 }
 
-/// Some rows whose scores become features.
-struct Rows<'a> {
-    sizes: Sizes,
+/// A range of rows whose scores become features.
+struct FeatureRows<'a> {
+    shape: FeatureShape,
     stabilizer: Stabilizer,
-    /// Of each head, where they are asked for.
-    maxima: &'a [f32],
-    /// The number of the first row.
+    /// The maximum of each head, for [`Stabilizer::HeadMaximum`].
+    head_maxima: &'a [f32],
+    /// Index of the first row.
     first: usize,
     x: &'a [f32],
     y: &'a mut [f32],
 }
 
-impl WithSimd for Rows<'_> {
+impl WithSimd for FeatureRows<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Sizes {
+        let FeatureShape {
             length,
             head_width,
             features,
             ..
-        } = self.sizes;
-        let scale = self.sizes.scale();
+        } = self.shape;
+        let scale = self.shape.scale();
         for (row, y) in self.y.chunks_exact_mut(features).enumerate() {
             let x = &self.x[row * head_width..(row + 1) * head_width];
-            let most = match self.stabilizer {
-                Stabilizer::RowMaximum => self.sizes.most(simd, x, y),
-                Stabilizer::HeadMaximum => self.maxima[(self.first + row) / length],
+            let max_exponent = match self.stabilizer {
+                Stabilizer::RowMaximum => self.shape.max_exponent(simd, x, y),
+                Stabilizer::HeadMaximum => self.head_maxima[(self.first + row) / length],
                 Stabilizer::Constant => 0.0,
             };
-            let step = Exponentiate {
+            let op = Exponentiate {
                 scale,
-                shift: -self.sizes.half(simd, x) - most,
-                ratio: self.sizes.ratio(),
-                epsilon: self.sizes.epsilon,
+                shift: -self.shape.half_squared_norm(simd, x) - max_exponent,
+                normalizer: self.shape.normalizer(),
+                epsilon: self.shape.epsilon,
             };
-            sweep(simd, &step, [], [y]);
+            sweep(simd, &op, [], [y]);
         }
     }
 }
@@ -214,13 +226,13 @@ impl WithSimd for Rows<'_> {
 struct Exponentiate {
     scale: f32,
     shift: f32,
-    ratio: f32,
+    normalizer: f32,
     epsilon: f32,
 }
 
-impl Step<0, 1, 0> for Exponentiate {
+impl VectorOp<0, 1, 0> for Exponentiate {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         _: [S::f32s; 0],
@@ -228,16 +240,16 @@ impl Step<0, 1, 0> for Exponentiate {
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
         let splat = |value: f32| simd.splat_f32s(value);
         let exponent = simd.mul_add_f32s(score, splat(self.scale), splat(self.shift));
-        let above = simd.greater_than_f32s(exponent, splat(LARGEST_EXPONENT));
-        let exponent = simd.select_f32s(above, splat(LARGEST_EXPONENT), exponent);
-        // No exponent is large, which is all that it asks.
-        let power = decay(simd, exponent);
-        let sum = simd.add_f32s(power, splat(self.epsilon));
-        ([simd.mul_f32s(sum, splat(self.ratio))], [])
+        let is_above = simd.greater_than_f32s(exponent, splat(MAX_EXPONENT));
+        let exponent = simd.select_f32s(is_above, splat(MAX_EXPONENT), exponent);
+        // Exponents are at most MAX_EXPONENT, which this approximation still covers.
+        let exponential = exp_nonpositive(simd, exponent);
+        let sum = simd.add_f32s(exponential, splat(self.epsilon));
+        ([simd.mul_f32s(sum, splat(self.normalizer))], [])
     }
 }
 
-/// Where gradients go; those that nobody needs are left out.
+/// Where the gradients are written; those not needed are omitted.
 #[derive(Debug, Default)]
 pub struct Gradients<'a> {
     /// Of the rows, `[heads, length, head_width]`.
@@ -246,45 +258,45 @@ pub struct Gradients<'a> {
     pub projection: Option<&'a mut [f32]>,
 }
 
-/// Gradients of features `y`. What flows back, `dy`, becomes the gradient of the scores.
+/// The backward pass of features `y`. `dy` is overwritten with the gradient of the scores.
 ///
 /// # Panics
-/// When a slice does not fit the sizes.
+/// When a slice does not match the sizes.
 pub fn backward(
-    sizes: Sizes,
+    shape: FeatureShape,
     [x, projection, y]: [&[f32]; 3],
     dy: &mut [f32],
     gradients: Gradients,
 ) {
-    let rows = sizes.rows();
-    fits("random_features", "x", x.len(), rows * sizes.head_width);
-    fits("random_features", "y", y.len(), rows * sizes.features);
-    fits("random_features", "dy", dy.len(), rows * sizes.features);
+    let rows = shape.rows();
+    check_length("random_features", "x", x.len(), rows * shape.head_width);
+    check_length("random_features", "y", y.len(), rows * shape.features);
+    check_length("random_features", "dy", dy.len(), rows * shape.features);
     let mut sums = vec![0.0; rows];
-    if sizes.features > 0 {
-        let cut = Parts::of_rows(rows, sizes.features);
+    if shape.features > 0 {
+        let parts = Partition::of_rows(rows, shape.features);
         let instructions = simd::instructions();
-        let work: Vec<_> = cut
-            .cut(y, sizes.features)
-            .zip(cut.cut_mut(dy, sizes.features))
-            .zip(cut.cut_mut(&mut sums, 1))
-            .map(|((y, dy), sums)| Slopes { sizes, y, dy, sums })
+        let tasks: Vec<_> = parts
+            .split(y, shape.features)
+            .zip(parts.split_mut(dy, shape.features))
+            .zip(parts.split_mut(&mut sums, 1))
+            .map(|((y, dy), sums)| ScoreGradients { shape, y, dy, sums })
             .collect();
-        parts::each(work, |part| simd::run(instructions, part));
+        partition::for_each(tasks, |task| simd::run(instructions, task));
     }
-    let slopes = || Matrix::new(dy, rows, sizes.features);
-    let projection = Matrix::new(projection, sizes.features, sizes.head_width);
+    let score_gradients = || Matrix::new(dy, rows, shape.features);
+    let projection = Matrix::new(projection, shape.features, shape.head_width);
     if let Some(dx) = gradients.x {
-        let scale = sizes.scale();
+        let scale = shape.scale();
         gemm::gemm(
-            slopes(),
+            score_gradients(),
             projection,
             dx,
-            Onto::Replace,
+            Init::Zero,
             |row, first, values| {
-                // The slope of |x|²/2 is x.
+                // The gradient of |x|²/2 is x.
                 let factor = scale * sums[row];
-                let x = &x[row * sizes.head_width + first..][..values.len()];
+                let x = &x[row * shape.head_width + first..][..values.len()];
                 for (value, x) in values.iter_mut().zip(x) {
                     *value -= factor * x;
                 }
@@ -292,84 +304,90 @@ pub fn backward(
         );
     }
     if let Some(out) = gradients.projection {
-        let x = Matrix::new(x, rows, sizes.head_width);
-        gemm::gemm(slopes().transposed(), x, out, Onto::Replace, |_, _, _| ());
+        let x = Matrix::new(x, rows, shape.head_width);
+        gemm::gemm(
+            score_gradients().transposed(),
+            x,
+            out,
+            Init::Zero,
+            |_, _, _| (),
+        );
     }
 }
 
-/// Some rows of slopes: `dy` becomes the gradient of the scores, whose exponents' gradients are summed for each row.
-struct Slopes<'a> {
-    sizes: Sizes,
+/// A range of rows: `dy` becomes the gradient of the scores, and the gradients of the exponents are summed per row.
+struct ScoreGradients<'a> {
+    shape: FeatureShape,
     y: &'a [f32],
     dy: &'a mut [f32],
     sums: &'a mut [f32],
 }
 
-impl WithSimd for Slopes<'_> {
+impl WithSimd for ScoreGradients<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let features = self.sizes.features;
-        let step = Slope {
-            scale: self.sizes.scale(),
-            ratio: self.sizes.ratio(),
-            epsilon: self.sizes.epsilon,
-            // What was cut off stands at the end, up to the rounding of the exponential.
-            end: self.sizes.ratio() * LARGEST_EXPONENT.exp() * 0.999_99,
+        let features = self.shape.features;
+        let op = ScoreGradient {
+            scale: self.shape.scale(),
+            normalizer: self.shape.normalizer(),
+            epsilon: self.shape.epsilon,
+            // Clamped exponents give this feature, up to the rounding of the exponential.
+            max_feature: self.shape.normalizer() * MAX_EXPONENT.exp() * 0.999_99,
         };
         for (row, sum) in self.sums.iter_mut().enumerate() {
-            let line = row * features..(row + 1) * features;
-            let (y, dy) = (&self.y[line.clone()], &mut self.dy[line]);
-            [*sum] = sweep(simd, &step, [y], [dy]);
+            let range = row * features..(row + 1) * features;
+            let (y, dy) = (&self.y[range.clone()], &mut self.dy[range]);
+            [*sum] = sweep(simd, &op, [y], [dy]);
         }
     }
 }
 
-struct Slope {
+struct ScoreGradient {
     scale: f32,
-    ratio: f32,
+    normalizer: f32,
     epsilon: f32,
-    end: f32,
+    max_feature: f32,
 }
 
-impl Step<1, 1, 1> for Slope {
+impl VectorOp<1, 1, 1> for ScoreGradient {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [y]: [S::f32s; 1],
         [dy]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
         let splat = |value: f32| simd.splat_f32s(value);
-        // The exponential, times the ratio: what epsilon added is taken off again.
-        let power = simd.sub_f32s(y, splat(self.ratio * self.epsilon));
-        let slope = simd.mul_f32s(dy, power);
-        let cut = simd.greater_than_f32s(y, splat(self.end));
-        let slope = simd.select_f32s(cut, splat(0.0), slope);
-        let scaled = simd.mul_f32s(slope, splat(self.scale));
+        // The exponential times the normalizer, without the epsilon.
+        let exponential = simd.sub_f32s(y, splat(self.normalizer * self.epsilon));
+        let gradient = simd.mul_f32s(dy, exponential);
+        let is_clamped = simd.greater_than_f32s(y, splat(self.max_feature));
+        let gradient = simd.select_f32s(is_clamped, splat(0.0), gradient);
+        let scaled = simd.mul_f32s(gradient, splat(self.scale));
         ([scaled], [scaled])
     }
 }
 
-/// The specification, one number at a time.
+/// The specification, one element at a time.
 pub mod naive {
-    use super::{LARGEST_EXPONENT, Sizes, Stabilizer};
+    use super::{FeatureShape, MAX_EXPONENT, Stabilizer};
 
     /// The features of rows.
     pub fn forward(
-        sizes: Sizes,
+        shape: FeatureShape,
         x: &[f64],
         projection: &[f64],
         stabilizer: Stabilizer,
     ) -> Vec<f64> {
-        let Sizes {
+        let FeatureShape {
             head_width,
             features,
             length,
             ..
-        } = sizes;
-        let (scale, ratio) = (
+        } = shape;
+        let (scale, normalizer) = (
             (head_width as f64).powf(-0.25),
             (features as f64).powf(-0.5),
         );
@@ -379,28 +397,28 @@ pub mod naive {
             let direction = &projection[feature * head_width..(feature + 1) * head_width];
             scale * dot(row(index), direction)
         };
-        let half = |index: usize| 0.5 * scale * scale * dot(row(index), row(index));
-        let most = |rows: std::ops::Range<usize>| {
+        let half_squared_norm = |index: usize| 0.5 * scale * scale * dot(row(index), row(index));
+        let max_exponent = |rows: std::ops::Range<usize>| {
             rows.flat_map(|index| (0..features).map(move |feature| (index, feature)))
-                .map(|(index, feature)| match sizes.epsilon > 0.0 {
+                .map(|(index, feature)| match shape.epsilon > 0.0 {
                     true => score(index, feature),
-                    false => score(index, feature) - half(index),
+                    false => score(index, feature) - half_squared_norm(index),
                 })
                 .fold(f64::NEG_INFINITY, f64::max)
         };
         let mut y = Vec::new();
-        for index in 0..sizes.heads * length {
+        for index in 0..shape.heads * length {
             let shift = match stabilizer {
-                Stabilizer::RowMaximum => most(index..index + 1),
+                Stabilizer::RowMaximum => max_exponent(index..index + 1),
                 Stabilizer::HeadMaximum => {
-                    most(index / length * length..(index / length + 1) * length)
+                    max_exponent(index / length * length..(index / length + 1) * length)
                 }
                 Stabilizer::Constant => 0.0,
             };
             for feature in 0..features {
-                let exponent = score(index, feature) - half(index) - shift;
-                let exponent = exponent.min(f64::from(LARGEST_EXPONENT));
-                y.push(ratio * (exponent.exp() + f64::from(sizes.epsilon)));
+                let exponent = score(index, feature) - half_squared_norm(index) - shift;
+                let exponent = exponent.min(f64::from(MAX_EXPONENT));
+                y.push(normalizer * (exponent.exp() + f64::from(shape.epsilon)));
             }
         }
         y

@@ -1,12 +1,12 @@
-//! Rotary positions: pairs of a head's numbers are turned by angles that grow with the position. Su et al. 2021.
+//! Rotary position embedding (RoPE): pairs of a head's elements are rotated by angles that grow with the position. Su et al. 2021.
 //!
 //! The pairs are (i, i + half), as in GPT-NeoX and Llama.
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts, fits};
+use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{Step, sweep};
+use crate::sweep::{VectorOp, sweep};
 
 /// The order of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,38 +17,38 @@ pub enum Layout {
     LengthFirst,
 }
 
-/// Which way to turn.
+/// The direction of the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// By the angle.
     Forward,
-    /// By minus the angle: what the gradient needs.
+    /// By minus the angle, for the backward pass.
     Backward,
 }
 
-/// The sizes of a tensor of heads, and the order of its axes.
+/// The shape of a tensor of heads, and the order of its axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heads {
+pub struct RotaryShape {
     /// Sequences.
     pub batch: usize,
     /// Heads of each sequence.
     pub heads: usize,
     /// Positions.
     pub length: usize,
-    /// Numbers of a head: even.
+    /// Width of a head: even.
     pub head_width: usize,
     /// The order of axes.
     pub layout: Layout,
 }
 
-impl Heads {
+impl RotaryShape {
     fn rows(self) -> usize {
         self.batch * self.heads * self.length
     }
 
-    /// The sequence and the position that a row of `head_width` numbers belongs to.
+    /// The sequence and the position of a row.
     #[inline(always)]
-    fn place(self, row: usize) -> (usize, usize) {
+    fn position_of(self, row: usize) -> (usize, usize) {
         match self.layout {
             Layout::HeadsFirst => (row / (self.heads * self.length), row % self.length),
             Layout::LengthFirst => {
@@ -58,7 +58,7 @@ impl Heads {
         }
     }
 
-    /// How far apart the angles of two sequences are: zero when all share them.
+    /// Stride from the angles of a sequence to those of the next; zero when all share them.
     fn angle_stride(self, cosine: &[f32], sine: &[f32]) -> usize {
         let (operation, half) = ("rotary", self.head_width / 2);
         assert!(
@@ -66,43 +66,47 @@ impl Heads {
             "{operation}: the head width {} is odd",
             self.head_width
         );
-        fits(operation, "sine", sine.len(), cosine.len());
-        let one = self.length * half;
+        check_length(operation, "sine", sine.len(), cosine.len());
+        let shared_len = self.length * half;
         assert!(
-            cosine.len() == one || cosine.len() == self.batch * one,
-            "{operation}: cosine has {} numbers instead of {one} or {}",
+            cosine.len() == shared_len || cosine.len() == self.batch * shared_len,
+            "{operation}: cosine has {} values instead of {shared_len} or {}",
             cosine.len(),
-            self.batch * one
+            self.batch * shared_len
         );
-        if cosine.len() == one { 0 } else { one }
+        if cosine.len() == shared_len {
+            0
+        } else {
+            shared_len
+        }
     }
 }
 
-/// Turns the pairs of each head: `y1 = x1 cos - x2 sin`, `y2 = x2 cos + x1 sin`.
+/// Rotates the pairs of each head: `y1 = x1 cos - x2 sin`, `y2 = x2 cos + x1 sin`.
 ///
 /// `cosine` and `sine` are [1 or batch, length, head width / 2].
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 pub fn rotary(
     x: &[f32],
-    sizes: Heads,
+    shape: RotaryShape,
     cosine: &[f32],
     sine: &[f32],
     direction: Direction,
     y: &mut [f32],
 ) {
-    let (rows, width) = (sizes.rows(), sizes.head_width);
-    fits("rotary", "x", x.len(), rows * width);
-    fits("rotary", "y", y.len(), rows * width);
-    let angle_stride = sizes.angle_stride(cosine, sine);
+    let (rows, width) = (shape.rows(), shape.head_width);
+    check_length("rotary", "x", x.len(), rows * width);
+    check_length("rotary", "y", y.len(), rows * width);
+    let angle_stride = shape.angle_stride(cosine, sine);
     let instructions = simd::instructions();
-    let parts = Parts::of_rows(rows, width);
-    let work: Vec<_> = (parts.ranges().zip(parts.cut(x, width)))
-        .zip(parts.cut_mut(y, width))
-        .map(|((range, x), y)| Part {
+    let parts = Partition::of_rows(rows, width);
+    let tasks: Vec<_> = (parts.ranges().zip(parts.split(x, width)))
+        .zip(parts.split_mut(y, width))
+        .map(|((range, x), y)| RotaryTask {
             first: range.start,
-            sizes,
+            shape,
             angle_stride,
             x,
             cosine,
@@ -111,12 +115,12 @@ pub fn rotary(
             y,
         })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(tasks, |task| simd::run(instructions, task));
 }
 
-struct Part<'a> {
+struct RotaryTask<'a> {
     first: usize,
-    sizes: Heads,
+    shape: RotaryShape,
     angle_stride: usize,
     x: &'a [f32],
     cosine: &'a [f32],
@@ -125,38 +129,38 @@ struct Part<'a> {
     y: &'a mut [f32],
 }
 
-impl WithSimd for Part<'_> {
+impl WithSimd for RotaryTask<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let width = self.sizes.head_width;
+        let width = self.shape.head_width;
         if width == 0 {
             return;
         }
         let half = width / 2;
-        let turn = Turn(match self.direction {
+        let rotate = Rotate(match self.direction {
             Direction::Forward => 1.0,
             Direction::Backward => -1.0,
         });
         let rows = (self.x.chunks_exact(width)).zip(self.y.chunks_exact_mut(width));
         for (index, (x, y)) in rows.enumerate() {
-            let (sequence, position) = self.sizes.place(self.first + index);
+            let (sequence, position) = self.shape.position_of(self.first + index);
             let angles = sequence * self.angle_stride + position * half;
             let (x1, x2) = x.split_at(half);
             let (y1, y2) = y.split_at_mut(half);
             let cosine = &self.cosine[angles..angles + half];
             let sine = &self.sine[angles..angles + half];
-            sweep(simd, &turn, [x1, x2, cosine, sine], [y1, y2]);
+            sweep(simd, &rotate, [x1, x2, cosine, sine], [y1, y2]);
         }
     }
 }
 
-struct Turn(f32);
+struct Rotate(f32);
 
-impl Step<4, 2, 0> for Turn {
+impl VectorOp<4, 2, 0> for Rotate {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x1, x2, cosine, sine]: [S::f32s; 4],
@@ -171,24 +175,24 @@ impl Step<4, 2, 0> for Turn {
 
 /// The specification: one pair at a time.
 pub mod naive {
-    use super::{Direction, Heads, Layout};
+    use super::{Direction, Layout, RotaryShape};
 
-    /// Turns the pairs of each head.
+    /// Rotates the pairs of each head.
     pub fn rotary(
         x: &[f64],
-        sizes: Heads,
+        shape: RotaryShape,
         cosine: &[f64],
         sine: &[f64],
         direction: Direction,
     ) -> Vec<f64> {
         let mut y = vec![0.0; x.len()];
-        let (length, half) = (sizes.length, sizes.head_width / 2);
-        for batch in 0..sizes.batch {
-            for head in 0..sizes.heads {
+        let (length, half) = (shape.length, shape.head_width / 2);
+        for batch in 0..shape.batch {
+            for head in 0..shape.heads {
                 for position in 0..length {
-                    let row = match sizes.layout {
-                        Layout::HeadsFirst => (batch * sizes.heads + head) * length + position,
-                        Layout::LengthFirst => (batch * length + position) * sizes.heads + head,
+                    let row = match shape.layout {
+                        Layout::HeadsFirst => (batch * shape.heads + head) * length + position,
+                        Layout::LengthFirst => (batch * length + position) * shape.heads + head,
                     };
                     for i in 0..half {
                         let angles = match cosine.len() == length * half {
@@ -199,10 +203,10 @@ pub mod naive {
                             Direction::Forward => sine[angles],
                             Direction::Backward => -sine[angles],
                         };
-                        let one = row * sizes.head_width + i;
-                        let two = one + half;
-                        y[one] = x[one] * cosine[angles] - x[two] * sine;
-                        y[two] = x[two] * cosine[angles] + x[one] * sine;
+                        let first = row * shape.head_width + i;
+                        let second = first + half;
+                        y[first] = x[first] * cosine[angles] - x[second] * sine;
+                        y[second] = x[second] * cosine[angles] + x[first] * sine;
                     }
                 }
             }
@@ -214,15 +218,19 @@ pub mod naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::{close, close_slopes, dot, each_way, few, numbers, panic_of, slopes, wide};
+    use crate::checks::{
+        assert_gradients_close, dot, few_cases, finite_differences, on_each_instruction_set,
+        panic_message, random_values, to_f64,
+    };
+    use attentive_testing::{Scale, assert_close};
     use proptest::prelude::*;
 
-    fn sizes() -> impl Strategy<Value = Heads> {
+    fn shape() -> impl Strategy<Value = RotaryShape> {
         let layout = prop::sample::select(vec![Layout::HeadsFirst, Layout::LengthFirst]);
         let half = prop::sample::select(vec![0usize, 1, 3, 7, 8, 9, 16, 17, 32]);
         let length = prop::sample::select(vec![0usize, 1, 2, 5, 131]);
         (0usize..4, 0usize..4, length, half, layout).prop_map(
-            |(batch, heads, length, half, layout)| Heads {
+            |(batch, heads, length, half, layout)| RotaryShape {
                 batch,
                 heads,
                 length,
@@ -233,69 +241,69 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn heads_are_turned_as_by_the_twin(sizes in sizes(), seed: u64, shared: bool) {
-            let x = numbers(seed, sizes.rows() * sizes.head_width);
-            let batch = if shared { 1 } else { sizes.batch };
-            let angles = numbers(!seed, batch * sizes.length * sizes.head_width / 2);
+        fn heads_equal_the_naive_reference(shape in shape(), seed: u64, shared: bool) {
+            let x = random_values(seed, shape.rows() * shape.head_width);
+            let batch = if shared { 1 } else { shape.batch };
+            let angles = random_values(!seed, batch * shape.length * shape.head_width / 2);
             let cosine: Vec<f32> = angles.iter().map(|angle| angle.cos()).collect();
             let sine: Vec<f32> = angles.iter().map(|angle| angle.sin()).collect();
             for direction in [Direction::Forward, Direction::Backward] {
                 let expected =
-                    naive::rotary(&wide(&x), sizes, &wide(&cosine), &wide(&sine), direction);
-                each_way(|| {
+                    naive::rotary(&to_f64(&x), shape, &to_f64(&cosine), &to_f64(&sine), direction);
+                on_each_instruction_set(|| {
                     let mut y = vec![f32::NAN; x.len()];
-                    rotary(&x, sizes, &cosine, &sine, direction, &mut y);
-                    close("rotary", &y, &expected, 2e-6);
+                    rotary(&x, shape, &cosine, &sine, direction, &mut y);
+                    assert_close("rotary", &y, &expected, Scale::EachOrOne, 2e-6);
                 });
             }
         }
     }
 
     #[test]
-    fn turning_back_is_the_gradient() {
-        let sizes = Heads {
+    fn the_backward_rotation_is_the_gradient() {
+        let shape = RotaryShape {
             batch: 2,
             heads: 1,
             length: 2,
             head_width: 4,
             layout: Layout::LengthFirst,
         };
-        let [x, dy, cosine, sine] =
-            [(1, 16), (2, 16), (3, 4), (4, 4)].map(|(seed, count)| wide(&numbers(seed, count)));
-        let turned = |x: &[f64], direction| naive::rotary(x, sizes, &cosine, &sine, direction);
-        let found = turned(&dy, Direction::Backward);
-        let expected = slopes(&x, |x| dot(&turned(x, Direction::Forward), &dy));
-        close_slopes("dx", &found, &expected);
+        let [x, dy, cosine, sine] = [(1, 16), (2, 16), (3, 4), (4, 4)]
+            .map(|(seed, count)| to_f64(&random_values(seed, count)));
+        let rotated = |x: &[f64], direction| naive::rotary(x, shape, &cosine, &sine, direction);
+        let found = rotated(&dy, Direction::Backward);
+        let expected = finite_differences(&x, |x| dot(&rotated(x, Direction::Forward), &dy));
+        assert_gradients_close("dx", &found, &expected);
     }
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
         let call = |head_width: usize, angles: usize| {
-            let sizes = Heads {
+            let shape = RotaryShape {
                 batch: 3,
                 heads: 1,
                 length: 2,
                 head_width,
                 layout: Layout::HeadsFirst,
             };
-            let x = vec![0.0; sizes.rows() * head_width];
+            let x = vec![0.0; shape.rows() * head_width];
             let angles = vec![0.0; angles];
             rotary(
                 &x,
-                sizes,
+                shape,
                 &angles,
                 &angles,
                 Direction::Forward,
                 &mut x.clone(),
             );
         };
-        assert!(panic_of(|| call(3, 2)).contains("rotary: the head width 3 is odd"));
-        let message = panic_of(|| call(4, 5));
+        assert!(panic_message(|| call(3, 2)).contains("rotary: the head width 3 is odd"));
+        let message = panic_message(|| call(4, 5));
         assert!(
-            message.contains("cosine has 5 numbers instead of 4 or 12"),
+            message.contains("cosine has 5 values instead of 4 or 12"),
             "{message}"
         );
     }

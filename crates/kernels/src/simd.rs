@@ -1,4 +1,4 @@
-//! Vector instructions, chosen once at run time: AVX-512, AVX2 with FMA, NEON, or scalar.
+//! SIMD dispatch, once at run time (AVX-512, AVX2 with FMA, NEON, or scalar), prefetching, and vectorized elementary functions.
 
 use std::cell::Cell;
 #[cfg(target_arch = "x86_64")]
@@ -12,14 +12,14 @@ use std::arch::x86_64::{
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Which instructions to use.
+/// Which instruction set to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {
-    /// The widest that the processor has.
+    /// The widest that the CPU supports.
     Native,
-    /// AVX2 with FMA, also where there is AVX-512.
+    /// AVX2 with FMA, even on a CPU with AVX-512.
     Avx2,
-    /// One number at a time: the fallback, and what tests compare with.
+    /// No SIMD: the fallback, and a reference in tests.
     Scalar,
 }
 
@@ -27,7 +27,7 @@ thread_local! {
     static FORCED: Cell<Option<Instructions>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with the given instructions on this thread, whatever the environment says. For tests.
+/// Runs `work` with the given instruction set on this thread, overriding the environment. For tests.
 pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T) -> T {
     let before = FORCED.replace(Some(instructions));
     let result = work();
@@ -35,10 +35,10 @@ pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T
     result
 }
 
-/// The instructions of this thread: forced, or from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest).
+/// The instruction set of this thread: forced, or from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest).
 ///
 /// # Panics
-/// When `ATTENTIVE_SIMD` is something else.
+/// When `ATTENTIVE_SIMD` has another value.
 pub fn instructions() -> Instructions {
     static CHOSEN: OnceLock<Instructions> = OnceLock::new();
     FORCED.get().unwrap_or_else(|| {
@@ -46,20 +46,20 @@ pub fn instructions() -> Instructions {
     })
 }
 
-/// What `ATTENTIVE_SIMD` says, or what is wrong with it.
+/// The instruction set of `ATTENTIVE_SIMD`, or what is wrong with it.
 pub fn from_environment() -> Result<Instructions, String> {
-    let Some(said) = std::env::var_os("ATTENTIVE_SIMD") else {
+    let Some(value) = std::env::var_os("ATTENTIVE_SIMD") else {
         return Ok(Instructions::Native);
     };
-    match said.to_str() {
+    match value.to_str() {
         Some("scalar") => Ok(Instructions::Scalar),
         Some("avx2") if has_avx2() => Ok(Instructions::Avx2),
         Some("avx2") => Err(
-            "ATTENTIVE_SIMD is avx2, which this processor does not have; unset it, or say `scalar`"
+            "ATTENTIVE_SIMD is avx2, which this CPU does not have; unset it, or say `scalar`"
                 .to_owned(),
         ),
         _ => Err(format!(
-            "ATTENTIVE_SIMD is {said:?}; unset it for the widest instructions, or say `avx2` or `scalar`"
+            "ATTENTIVE_SIMD is {value:?}; unset it for the widest instructions, or say `avx2` or `scalar`"
         )),
     }
 }
@@ -74,7 +74,7 @@ fn has_avx2() -> bool {
     false
 }
 
-/// All ways in which this processor can run a kernel, each once, the widest first.
+/// The distinct instruction sets of this machine, widest first.
 #[cfg(test)]
 pub(crate) fn available() -> &'static [Instructions] {
     #[cfg(target_arch = "x86_64")]
@@ -88,94 +88,94 @@ pub(crate) fn available() -> &'static [Instructions] {
     &[Instructions::Native, Instructions::Scalar]
 }
 
-/// Runs a kernel with the given instructions.
+/// Runs a kernel with the given instruction set.
 ///
-/// A kernel that spreads over threads reads [`instructions`] once and hands them to its tasks, which run elsewhere.
+/// A multithreaded kernel reads [`instructions`] once and passes it to its tasks, which run on other threads.
 ///
 /// # Panics
-/// When the processor does not have them.
+/// When the CPU does not support it.
 pub fn run<K: WithSimd>(instructions: Instructions, kernel: K) -> K::Output {
     match instructions {
         Instructions::Native => Arch::new().dispatch(kernel),
         #[cfg(target_arch = "x86_64")]
         Instructions::Avx2 => {
-            let simd = pulp::x86::V3::try_new().expect("this processor has no AVX2");
+            let simd = pulp::x86::V3::try_new().expect("this CPU has no AVX2");
             Simd::vectorize(simd, kernel)
         }
         #[cfg(not(target_arch = "x86_64"))]
-        Instructions::Avx2 => panic!("this processor has no AVX2"),
+        Instructions::Avx2 => panic!("this CPU has no AVX2"),
         Instructions::Scalar => kernel.with_simd(pulp::Scalar::new()),
     }
 }
 
-/// Asks the processor to bring numbers into the first cache, where the kernel knows better which are needed next.
+/// Prefetches values into L1.
 ///
-/// Any address may be given: nothing is read. A last line of which only the beginning belongs to the numbers may be left out.
+/// Any address is allowed: nothing is dereferenced. A partial last cache line may be left out.
 #[inline(always)]
-pub(crate) fn fetch(start: *const f32, count: usize) {
+pub(crate) fn prefetch_l1(start: *const f32, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    fetch_into::<{ std::arch::x86_64::_MM_HINT_T0 }>(start, count);
+    prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(start, count);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (start, count);
 }
 
-/// [`fetch`] into the second cache: for numbers that are needed once, and not so soon.
+/// [`prefetch_l1`] into L2 only, for values that are needed later, and once.
 #[inline(always)]
-pub(crate) fn fetch_far(start: *const f32, count: usize) {
+pub(crate) fn prefetch_l2(start: *const f32, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    fetch_into::<{ std::arch::x86_64::_MM_HINT_T1 }>(start, count);
+    prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(start, count);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (start, count);
 }
 
-/// Numbers of a line of the caches.
-pub(crate) const LINE: usize = 16;
+/// `f32` values per cache line.
+pub(crate) const CACHE_LINE: usize = 16;
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn fetch_into<const HINT: i32>(start: *const f32, count: usize) {
-    for line in (0..count).step_by(LINE) {
-        // SAFETY: SSE is part of x86-64, and a hint reads nothing.
+fn prefetch<const HINT: i32>(start: *const f32, count: usize) {
+    for line in (0..count).step_by(CACHE_LINE) {
+        // SAFETY: SSE is part of x86-64, and a prefetch dereferences nothing.
         unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.wrapping_add(line).cast()) };
     }
 }
 
-/// `e^x` in each lane, to about two units in the last place; zero below -87.3 and infinite above 88.7.
+/// `e^x` in each lane, to about 2 ULP; zero below -87.3 and infinite above 88.7.
 ///
-/// The integer part of the exponent to base two goes into the bits of a power of two, the rest through a polynomial.
+/// Range reduction to `2^n · 2^f`: the power of two is built in the exponent bits, the rest is a polynomial.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
-    let clamped = simd.max_f32s(simd.min_f32s(x, splat(HIGHEST)), splat(LOWEST));
-    let Factors {
+    let clamped = simd.max_f32s(simd.min_f32s(x, splat(EXP_MAX)), splat(EXP_MIN));
+    let ExpFactors {
         fraction: [fraction],
         shifted: [shifted],
         ..
-    } = factors(simd, [clamped]);
-    // The power of two is made as a product of two, because for the largest results it does not fit into one.
+    } = exp_factors(simd, [clamped]);
+    // 2^n as a product of two powers, because 2^128 is not an f32.
     let bits = simd.transmute_u32s_f32s(shifted);
     let integer = simd.sub_u32s(bits, simd.splat_u32s(0x4B40_0000));
-    let half = shift_right_signed(simd, integer);
+    let half = halve_signed(simd, integer);
     let other = simd.sub_u32s(integer, half);
     let power = |exponent: S::u32s| {
         let biased = simd.add_u32s(exponent, simd.splat_u32s(127));
         simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(biased, simd.splat_u32s(23)))
     };
     let result = simd.mul_f32s(simd.mul_f32s(fraction, power(half)), power(other));
-    let below = simd.less_than_f32s(x, splat(LOWEST));
-    let above = simd.greater_than_f32s(x, splat(HIGHEST));
+    let below = simd.less_than_f32s(x, splat(EXP_MIN));
+    let above = simd.greater_than_f32s(x, splat(EXP_MAX));
     let result = simd.select_f32s(below, splat(0.0), result);
     let result = simd.select_f32s(above, splat(f32::INFINITY), result);
-    // min and max drop NaN, so it is put back: what is not equal to itself.
-    let number = simd.equal_f32s(x, x);
-    simd.select_f32s(number, result, x)
+    // min and max drop NaN, so it is restored.
+    let is_number = simd.equal_f32s(x, x);
+    simd.select_f32s(is_number, result, x)
 }
 
-/// Does one thing to each of several vectors.
+/// Evaluates an expression for each of several vectors.
 ///
-/// Chains of dependent operations stand abreast this way: one after the other, the first few would fill the processor's list
-/// of what waits, and the others could not begin.
-macro_rules! abreast {
+/// This interleaves dependency chains for instruction-level parallelism: one after the other, the first few would fill the
+/// scheduler's window, and the others could not start.
+macro_rules! interleave {
     ($simd:expr, $count:expr, |$index:ident| $value:expr) => {{
         let mut all = [$simd.splat_f32s(0.0); $count];
         for $index in 0..$count {
@@ -184,24 +184,24 @@ macro_rules! abreast {
         all
     }};
 }
-pub(crate) use abreast;
+pub(crate) use interleave;
 
-/// The two factors of `e^x`: a number near one, and a power of two.
-struct Factors<V, const N: usize> {
+/// The factors of `e^x` after range reduction: a value near one, and a power of two.
+struct ExpFactors<V, const N: usize> {
     fraction: [V; N],
     /// The exponent of the power of two.
-    whole: [V; N],
-    /// The same plus [`SHIFTER`], so that it is in the low bits.
+    exponent: [V; N],
+    /// The exponent plus [`ROUND_MAGIC`], which leaves it in the low bits.
     shifted: [V; N],
 }
 
-/// See [`Factors`].
+/// See [`ExpFactors`].
 #[inline(always)]
-fn factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> Factors<S::f32s, N> {
+fn exp_factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> ExpFactors<S::f32s, N> {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    /// What the logarithm of e has beyond the digits of its nearest number.
-    const MORE: f32 = 1.925_963e-8;
-    /// Of 2^-x between minus and plus a half, to 3e-9.
+    /// The rest of log2(e) beyond its nearest `f32` (Cody-Waite).
+    const LOG2_E_LOW: f32 = 1.925_963e-8;
+    /// Minimax polynomial of 2^-x on [-1/2, 1/2], to 3e-9.
     const COEFFICIENTS: [f32; 6] = [
         -1.339_080_6e-3,
         9.618_506e-3,
@@ -211,77 +211,81 @@ fn factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> Factors<S::f32s
         1.0,
     ];
     let splat = |value: f32| simd.splat_f32s(value);
-    let shifter = splat(SHIFTER);
-    let shifted = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], splat(LOG2_E), shifter));
-    let whole = abreast!(simd, N, |i| simd.sub_f32s(shifted[i], shifter));
-    let near = abreast!(simd, N, |i| simd.mul_add_f32s(
+    let magic = splat(ROUND_MAGIC);
+    let shifted = interleave!(simd, N, |i| simd.mul_add_f32s(x[i], splat(LOG2_E), magic));
+    let exponent = interleave!(simd, N, |i| simd.sub_f32s(shifted[i], magic));
+    let near = interleave!(simd, N, |i| simd.mul_add_f32s(
         x[i],
         splat(-LOG2_E),
-        whole[i]
+        exponent[i]
     ));
-    let rest = abreast!(simd, N, |i| simd.mul_add_f32s(x[i], splat(-MORE), near[i]));
+    let rest = interleave!(simd, N, |i| simd.mul_add_f32s(
+        x[i],
+        splat(-LOG2_E_LOW),
+        near[i]
+    ));
     let mut fraction = [splat(1.532_646_3e-4); N];
     for coefficient in COEFFICIENTS {
-        fraction = abreast!(simd, N, |i| {
+        fraction = interleave!(simd, N, |i| {
             simd.mul_add_f32s(fraction[i], rest[i], splat(coefficient))
         });
     }
-    Factors {
+    ExpFactors {
         fraction,
-        whole,
+        exponent,
         shifted,
     }
 }
 
 /// Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
-const SHIFTER: f32 = 12_582_912.0;
+const ROUND_MAGIC: f32 = 12_582_912.0;
 
-/// Above, `e^x` is more than the largest number.
-const HIGHEST: f32 = 88.722_84;
+/// Above, `e^x` overflows.
+const EXP_MAX: f32 = 88.722_84;
 
-/// Below, `e^x` is less than the smallest normal number.
-const LOWEST: f32 = -87.336_55;
+/// Below, `e^x` is subnormal.
+const EXP_MIN: f32 = -87.336_55;
 
-/// `e^x` in each lane for `x` that are not above zero, at half the cost of [`exp`].
+/// `e^x` in each lane for nonpositive `x`, at half the cost of [`exp`].
 ///
-/// What softmax and sigmoid need: there is nothing to overflow, so one power of two is enough, and no clamping keeps NaN
-/// from passing. Correct up to 88.
+/// For softmax and sigmoid: nothing overflows, so one power of two is enough, and NaN propagates because nothing is clamped.
+/// Correct up to 88.
 #[inline(always)]
-pub fn decay<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    decays(simd, [x])[0]
+pub fn exp_nonpositive<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    exp_nonpositives(simd, [x])[0]
 }
 
-/// [`decay`] of several vectors, abreast.
+/// [`exp_nonpositive`] of several vectors, interleaved.
 #[inline(always)]
-pub fn decays<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
+pub fn exp_nonpositives<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> [S::f32s; N] {
     let splat = |value: f32| simd.splat_f32s(value);
-    let Factors {
+    let ExpFactors {
         fraction,
-        whole,
+        exponent,
         shifted,
-    } = factors(simd, x);
+    } = exp_factors(simd, x);
     #[cfg(target_arch = "x86_64")]
     if has_avx512::<S>() {
-        return abreast!(simd, N, |i| {
-            // SAFETY: these vectors are those of AVX-512, so the processor has it.
+        return interleave!(simd, N, |i| {
+            // SAFETY: these vectors are those of AVX-512, so the CPU has it.
             unsafe {
-                let result = scaled_unless_lower(
+                let result = scale_or_zero(
                     transmute_copy(&x[i]),
                     transmute_copy(&fraction[i]),
-                    transmute_copy(&whole[i]),
+                    transmute_copy(&exponent[i]),
                 );
                 transmute_copy(&result)
             }
         });
     }
-    abreast!(simd, N, |i| {
-        // The shift leaves nothing of the shifter's own bits.
+    interleave!(simd, N, |i| {
+        // The shift drops the bits of the magic constant.
         let bits = simd.transmute_u32s_f32s(shifted[i]);
         let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
         let power = simd.transmute_f32s_u32s(simd.add_u32s(exponent, simd.splat_u32s(127 << 23)));
         let result = simd.mul_f32s(fraction[i], power);
-        let gone = simd.less_than_f32s(x[i], splat(LOWEST));
-        simd.select_f32s(gone, splat(0.0), result)
+        let underflows = simd.less_than_f32s(x[i], splat(EXP_MIN));
+        simd.select_f32s(underflows, splat(0.0), result)
     })
 }
 
@@ -291,38 +295,38 @@ pub(crate) const fn has_avx512<S: Simd>() -> bool {
     cfg!(target_arch = "x86_64") && S::F32_LANES == 16 && S::REGISTER_COUNT == 32
 }
 
-/// `fraction · 2^whole`, or zero where `x` is below [`LOWEST`].
+/// `fraction · 2^exponent`, or zero where `x` is below [`EXP_MIN`].
 ///
 /// # Safety
-/// The processor must have AVX-512.
+/// The CPU must have AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
-unsafe fn scaled_unless_lower(x: __m512, fraction: __m512, whole: __m512) -> __m512 {
-    let stays = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(LOWEST));
-    _mm512_maskz_scalef_ps(stays, fraction, whole)
+unsafe fn scale_or_zero(x: __m512, fraction: __m512, exponent: __m512) -> __m512 {
+    let in_range = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(EXP_MIN));
+    _mm512_maskz_scalef_ps(in_range, fraction, exponent)
 }
 
 /// Half of a signed integer, rounded down.
 #[inline(always)]
-fn shift_right_signed<S: Simd>(simd: S, integer: S::u32s) -> S::u32s {
+fn halve_signed<S: Simd>(simd: S, integer: S::u32s) -> S::u32s {
     let shifted = simd.wrapping_dyn_shr_u32s(integer, simd.splat_u32s(1));
     let sign = simd.and_u32s(integer, simd.splat_u32s(0x8000_0000));
     simd.or_u32s(shifted, sign)
 }
 
-/// `tanh(x)` in each lane, from one exponential; exact to a few units in the last place near zero and beyond.
+/// `tanh(x)` in each lane, from one exponential, to a few ULP everywhere.
 #[inline(always)]
 pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
     let size = simd.abs_f32s(x);
     // (1 - e^-2|x|) / (1 + e^-2|x|)
-    let decay = exp(simd, simd.mul_f32s(size, splat(-2.0)));
+    let power = exp(simd, simd.mul_f32s(size, splat(-2.0)));
     let large = simd.div_f32s(
-        simd.sub_f32s(splat(1.0), decay),
-        simd.add_f32s(splat(1.0), decay),
+        simd.sub_f32s(splat(1.0), power),
+        simd.add_f32s(splat(1.0), power),
     );
-    // Near zero the difference above loses digits; an odd polynomial does not (Cephes).
+    // Near zero the difference above cancels; an odd polynomial does not (Cephes).
     let square = simd.mul_f32s(x, x);
     let mut series = splat(-5.704_988_7e-3);
     for coefficient in [2.063_909e-2, -5.373_971_5e-2, 1.333_144_2e-1, -3.333_328e-1] {
@@ -335,12 +339,12 @@ pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(negative, simd.neg_f32s(size), size)
 }
 
-/// Φ(x), the normal distribution, in each lane.
+/// Φ(x), the CDF of the normal distribution, in each lane.
 ///
-/// What lies beyond `|x|` is half the inverse of a polynomial's fourth power. Its absolute error is below 3e-7 and shrinks
-/// outwards, so that `x · Φ(x)` is good to 1.5e-7 far below zero too, where `(1 + erf) / 2` has lost more.
+/// The tail beyond `|x|` is half the inverse of a polynomial's fourth power. Its absolute error is below 3e-7 and shrinks
+/// outwards, so that `x · Φ(x)` is accurate to 1.5e-7 far below zero too, where `(1 + erf) / 2` cancels.
 #[inline(always)]
-pub fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub fn normal_cdf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const COEFFICIENTS: [f32; 10] = [
         -4.931_339e-5,
         2.624_588e-4,
@@ -360,9 +364,9 @@ pub fn normal_distribution<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         root = simd.mul_add_f32s(root, size, splat(coefficient));
     }
     let square = simd.mul_f32s(root, root);
-    let beyond = simd.div_f32s(splat(0.5), simd.mul_f32s(square, square));
+    let tail = simd.div_f32s(splat(0.5), simd.mul_f32s(square, square));
     let negative = simd.less_than_f32s(x, splat(0.0));
-    simd.select_f32s(negative, beyond, simd.sub_f32s(splat(1.0), beyond))
+    simd.select_f32s(negative, tail, simd.sub_f32s(splat(1.0), tail))
 }
 
 #[cfg(test)]

@@ -2,130 +2,130 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts, fits};
+use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{Step, largest, sweep};
+use crate::sweep::{VectorOp, max, sweep};
 
-/// `y = softmax(x)` in each row of `width` numbers. A row of nothing but minus infinity gives zeros.
+/// `y = softmax(x)` in each row of `width`. A row of minus infinity gives zeros.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 pub fn softmax(x: &[f32], width: usize, y: &mut [f32]) {
-    fits("softmax", "y", y.len(), x.len());
+    check_length("softmax", "y", y.len(), x.len());
     let rows = rows("softmax", x.len(), width);
     let instructions = simd::instructions();
-    let parts = Parts::of_rows(rows, width);
-    let work: Vec<_> = (parts.cut(x, width).zip(parts.cut_mut(y, width)))
-        .map(|(x, y)| Forward { width, x, y })
+    let parts = Partition::of_rows(rows, width);
+    let tasks: Vec<_> = (parts.split(x, width).zip(parts.split_mut(y, width)))
+        .map(|(x, y)| SoftmaxForward { width, x, y })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(tasks, |task| simd::run(instructions, task));
 }
 
-/// `dx = y · (dy - sum of y · dy)` in each row of `width` numbers.
+/// `dx = y · (dy - sum of y · dy)` in each row of `width`.
 ///
 /// # Panics
-/// When the sizes do not fit.
+/// When the sizes do not match.
 pub fn softmax_backward(y: &[f32], dy: &[f32], width: usize, dx: &mut [f32]) {
-    fits("softmax_backward", "dy", dy.len(), y.len());
-    fits("softmax_backward", "dx", dx.len(), y.len());
+    check_length("softmax_backward", "dy", dy.len(), y.len());
+    check_length("softmax_backward", "dx", dx.len(), y.len());
     let rows = rows("softmax_backward", y.len(), width);
     let instructions = simd::instructions();
-    let parts = Parts::of_rows(rows, width);
-    let work: Vec<_> = (parts.cut(y, width).zip(parts.cut(dy, width)))
-        .zip(parts.cut_mut(dx, width))
-        .map(|((y, dy), dx)| Backward { width, y, dy, dx })
+    let parts = Partition::of_rows(rows, width);
+    let tasks: Vec<_> = (parts.split(y, width).zip(parts.split(dy, width)))
+        .zip(parts.split_mut(dx, width))
+        .map(|((y, dy), dx)| SoftmaxBackward { width, y, dy, dx })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(tasks, |task| simd::run(instructions, task));
 }
 
-fn rows(operation: &str, numbers: usize, width: usize) -> usize {
-    if numbers == 0 {
+fn rows(operation: &str, len: usize, width: usize) -> usize {
+    if len == 0 {
         return 0;
     }
     assert!(
-        width > 0 && numbers.is_multiple_of(width),
-        "{operation}: {numbers} numbers are not rows of {width}"
+        width > 0 && len.is_multiple_of(width),
+        "{operation}: {len} values are not rows of {width}"
     );
-    numbers / width
+    len / width
 }
 
-/// The same for one row in its place, for use inside other kernels.
+/// In-place softmax of one row, for use inside other kernels.
 #[inline(always)]
 pub(crate) fn softmax_row<S: Simd>(simd: S, row: &mut [f32]) {
-    let shift = shift(simd, row);
-    let [sum] = sweep(simd, &Exponentials { shift }, [], [&mut *row]);
+    let max = finite_max(simd, row);
+    let [sum] = sweep(simd, &ExpMinusMax { max }, [], [&mut *row]);
     let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-    sweep(simd, &Multiply { factor }, [], [row]);
+    sweep(simd, &Scale { factor }, [], [row]);
 }
 
-/// The largest number of a row, which is subtracted before exponentials.
+/// The maximum of a row, or zero if all is minus infinity.
 #[inline(always)]
-fn shift<S: Simd>(simd: S, row: &[f32]) -> f32 {
-    // Infinity less infinity is no number; any other shift makes a row of minus infinity zeros.
-    match largest(simd, row) {
+fn finite_max<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    // `-∞ - -∞` is NaN; with any finite maximum, a row of minus infinity gives zeros.
+    match max(simd, row) {
         f32::NEG_INFINITY => 0.0,
-        largest => largest,
+        max => max,
     }
 }
 
-struct Forward<'a> {
+struct SoftmaxForward<'a> {
     width: usize,
     x: &'a [f32],
     y: &'a mut [f32],
 }
 
-impl WithSimd for Forward<'_> {
+impl WithSimd for SoftmaxForward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let rows = self.x.chunks_exact(self.width);
         for (x, y) in rows.zip(self.y.chunks_exact_mut(self.width)) {
-            let shift = shift(simd, x);
-            let [sum] = sweep(simd, &Exponentials { shift }, [x], [&mut *y]);
+            let max = finite_max(simd, x);
+            let [sum] = sweep(simd, &ExpMinusMax { max }, [x], [&mut *y]);
             let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            sweep(simd, &Multiply { factor }, [], [y]);
+            sweep(simd, &Scale { factor }, [], [y]);
         }
     }
 }
 
-struct Exponentials {
-    shift: f32,
+struct ExpMinusMax {
+    max: f32,
 }
 
-impl Step<1, 1, 1> for Exponentials {
+impl VectorOp<1, 1, 1> for ExpMinusMax {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [x]: [S::f32s; 1],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
-        let y = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.shift)));
+        let y = simd::exp_nonpositive(simd, simd.sub_f32s(x, simd.splat_f32s(self.max)));
         ([y], [y])
     }
 }
 
-impl Step<0, 1, 1> for Exponentials {
+impl VectorOp<0, 1, 1> for ExpMinusMax {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
         [x]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
-        let y = simd::decay(simd, simd.sub_f32s(x, simd.splat_f32s(self.shift)));
+        let y = simd::exp_nonpositive(simd, simd.sub_f32s(x, simd.splat_f32s(self.max)));
         ([y], [y])
     }
 }
 
-struct Multiply {
+struct Scale {
     factor: f32,
 }
 
-impl Step<0, 1, 0> for Multiply {
+impl VectorOp<0, 1, 0> for Scale {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         []: [S::f32s; 0],
@@ -135,14 +135,14 @@ impl Step<0, 1, 0> for Multiply {
     }
 }
 
-struct Backward<'a> {
+struct SoftmaxBackward<'a> {
     width: usize,
     y: &'a [f32],
     dy: &'a [f32],
     dx: &'a mut [f32],
 }
 
-impl WithSimd for Backward<'_> {
+impl WithSimd for SoftmaxBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -151,17 +151,17 @@ impl WithSimd for Backward<'_> {
             .zip(self.dy.chunks_exact(self.width))
             .zip(self.dx.chunks_exact_mut(self.width));
         for ((y, dy), dx) in rows {
-            let [sum] = sweep(simd, &Products, [y, dy], []);
-            sweep(simd, &Gradient { sum }, [y, dy], [dx]);
+            let [sum] = sweep(simd, &DotProduct, [y, dy], []);
+            sweep(simd, &SoftmaxGradient { sum }, [y, dy], [dx]);
         }
     }
 }
 
-struct Products;
+struct DotProduct;
 
-impl Step<2, 0, 1> for Products {
+impl VectorOp<2, 0, 1> for DotProduct {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [y, dy]: [S::f32s; 2],
@@ -171,24 +171,24 @@ impl Step<2, 0, 1> for Products {
     }
 }
 
-struct Gradient {
+struct SoftmaxGradient {
     sum: f32,
 }
 
-impl Step<2, 1, 0> for Gradient {
+impl VectorOp<2, 1, 0> for SoftmaxGradient {
     #[inline(always)]
-    fn step<S: Simd>(
+    fn apply<S: Simd>(
         &self,
         simd: S,
         [y, dy]: [S::f32s; 2],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        let centred = simd.sub_f32s(dy, simd.splat_f32s(self.sum));
-        ([simd.mul_f32s(y, centred)], [])
+        let centered = simd.sub_f32s(dy, simd.splat_f32s(self.sum));
+        ([simd.mul_f32s(y, centered)], [])
     }
 }
 
-/// The specification: one number at a time.
+/// The specification: one element at a time.
 pub mod naive {
     /// `softmax(x)` in each row.
     pub fn softmax(x: &[f64], width: usize) -> Vec<f64> {
@@ -198,9 +198,9 @@ pub mod naive {
                 y.extend(row.iter().map(|_| 0.0));
                 continue;
             }
-            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = row.iter().map(|x| (x - largest).exp()).sum();
-            y.extend(row.iter().map(|x| (x - largest).exp() / sum));
+            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+            y.extend(row.iter().map(|x| (x - max).exp() / sum));
         }
         y
     }
@@ -220,37 +220,38 @@ pub mod naive {
 mod tests {
     use super::*;
     use crate::checks::{
-        close, close_slopes, dot, each_way, few, numbers, panic_of, shapes, slopes, wide,
+        assert_close_or_nan, assert_gradients_close, dot, few_cases, finite_differences,
+        on_each_instruction_set, panic_message, random_values, shapes, to_f64,
     };
     use proptest::prelude::*;
 
     fn check(x: &[f32], dy: &[f32], width: usize) {
-        let expected = naive::softmax(&wide(x), width);
-        each_way(|| {
+        let expected = naive::softmax(&to_f64(x), width);
+        on_each_instruction_set(|| {
             let mut y = vec![f32::NAN; x.len()];
             softmax(x, width, &mut y);
-            close("softmax", &y, &expected, 1e-6);
+            assert_close_or_nan("softmax", &y, &expected, 1e-6);
             let mut dx = vec![f32::NAN; x.len()];
             softmax_backward(&y, dy, width, &mut dx);
-            let expected = naive::softmax_backward(&wide(&y), &wide(dy), width);
-            close("softmax_backward", &dx, &expected, 2e-6);
+            let expected = naive::softmax_backward(&to_f64(&y), &to_f64(dy), width);
+            assert_close_or_nan("softmax_backward", &dx, &expected, 2e-6);
         });
     }
 
     proptest! {
-        #![proptest_config(few())]
+        #![proptest_config(few_cases())]
 
         #[test]
-        fn rows_are_the_twins((rows, width) in shapes(), seed: u64, size in 0.1f32..30.0) {
-            let x: Vec<f32> = numbers(seed, rows * width).iter().map(|x| x * size).collect();
-            check(&x, &numbers(!seed, x.len()), width);
+        fn rows_equal_the_naive_reference((rows, width) in shapes(), seed: u64, size in 0.1f32..30.0) {
+            let x: Vec<f32> = random_values(seed, rows * width).iter().map(|x| x * size).collect();
+            check(&x, &random_values(!seed, x.len()), width);
         }
     }
 
     #[test]
     fn infinities_and_nan_pass_as_in_pytorch_and_empty_rows_are_zero() {
         let (low, high, nan) = (f32::NEG_INFINITY, f32::INFINITY, f32::NAN);
-        let mut x = numbers(1, 6 * 11);
+        let mut x = random_values(1, 6 * 11);
         x[..11].fill(low);
         x[11..21].fill(low);
         x[25] = nan;
@@ -258,7 +259,7 @@ mod tests {
         x[43] = nan;
         x[50] = high;
         x[60] = low;
-        check(&x, &numbers(2, x.len()), 11);
+        check(&x, &random_values(2, x.len()), 11);
         let mut y = vec![1.0; x.len()];
         softmax(&x, 11, &mut y);
         assert_eq!(&y[..11], &[0.0; 11]);
@@ -267,24 +268,25 @@ mod tests {
 
     #[test]
     fn the_gradient_is_the_finite_difference() {
-        let (x, dy) = (wide(&numbers(3, 21)), wide(&numbers(4, 21)));
+        let (x, dy) = (to_f64(&random_values(3, 21)), to_f64(&random_values(4, 21)));
         let found = naive::softmax_backward(&naive::softmax(&x, 7), &dy, 7);
-        close_slopes(
+        assert_gradients_close(
             "dx",
             &found,
-            &slopes(&x, |x| dot(&naive::softmax(x, 7), &dy)),
+            &finite_differences(&x, |x| dot(&naive::softmax(x, 7), &dy)),
         );
     }
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
-        let message = panic_of(|| softmax(&[0.0; 7], 3, &mut [0.0; 7]));
+        let message = panic_message(|| softmax(&[0.0; 7], 3, &mut [0.0; 7]));
         assert!(
-            message.contains("softmax: 7 numbers are not rows of 3"),
+            message.contains("softmax: 7 values are not rows of 3"),
             "{message}"
         );
         assert!(
-            panic_of(|| softmax(&[0.0; 6], 3, &mut [0.0; 7])).contains("7 numbers instead of 6")
+            panic_message(|| softmax(&[0.0; 6], 3, &mut [0.0; 7]))
+                .contains("7 values instead of 6")
         );
     }
 }

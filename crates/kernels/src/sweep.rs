@@ -1,20 +1,22 @@
-//! One sweep over slices: load a vector of each, compute, store, sum. The loop under all kernels that are not products.
+//! The loop under all elementwise and reduction kernels: load a vector from each slice, compute, store, reduce.
 //!
-//! The ends that do not fill a vector are met here once, so that no kernel has to think of them: missing lanes are
-//! loaded as zero, not stored, and left out of the sums.
+//! Remainders that do not fill a vector are handled here once for all kernels: missing lanes are loaded as zero, not stored, and
+//! left out of the sums.
 
 use pulp::{Simd, WithSimd};
 
-use crate::parts::{self, Parts};
+use crate::partition::{self, Partition};
 use crate::simd;
 
-/// What happens to one vector of each slice.
+/// An operation on one vector of each slice.
 ///
-/// A trait with `#[inline(always)]` methods rather than a closure: what is not inlined is compiled without the vector
-/// instructions.
-pub(crate) trait Step<const IN: usize, const OUT: usize, const SUMS: usize>: Sync {
-    /// From the inputs and the old outputs to the new outputs, and what is to be added to each sum.
-    fn step<S: Simd>(
+/// A trait with `#[inline(always)]` methods rather than a closure: code that is not inlined is compiled without the
+/// vector instructions.
+pub(crate) trait VectorOp<const IN: usize, const OUT: usize, const SUMS: usize>:
+    Sync
+{
+    /// Maps the inputs and the old outputs to the new outputs, and to the terms of each sum.
+    fn apply<S: Simd>(
         &self,
         simd: S,
         inputs: [S::f32s; IN],
@@ -23,21 +25,21 @@ pub(crate) trait Step<const IN: usize, const OUT: usize, const SUMS: usize>: Syn
 }
 
 /// Accumulators per sum: enough to hide the latency of an addition.
-const UNROLL: usize = 4;
+const ACCUMULATORS: usize = 4;
 
-/// Takes a step for each vector of slices that are all as long as the first, and returns the sums over all lanes.
+/// Applies an operation to all vectors of slices that are as long as the first, and returns the sums over all lanes.
 ///
-/// The order of summation depends on the length and the lanes, and on nothing else.
+/// The order of summation depends only on the length and the number of lanes.
 #[inline(always)]
 pub(crate) fn sweep<S, T, const IN: usize, const OUT: usize, const SUMS: usize>(
     simd: S,
-    step: &T,
+    op: &T,
     inputs: [&[f32]; IN],
     mut outputs: [&mut [f32]; OUT],
 ) -> [f32; SUMS]
 where
     S: Simd,
-    T: Step<IN, OUT, SUMS>,
+    T: VectorOp<IN, OUT, SUMS>,
 {
     let zero = simd.splat_f32s(0.0);
     let length = match (inputs.first(), outputs.first()) {
@@ -47,8 +49,8 @@ where
     };
     let vectors = length / S::F32_LANES;
     let whole = vectors * S::F32_LANES;
-    // Loops instead of closures throughout: a closure that is not inlined loses the vector instructions.
-    let mut sums = [[zero; UNROLL]; SUMS];
+    // Loops instead of closures throughout: a closure that is not inlined is compiled without the vector instructions.
+    let mut sums = [[zero; ACCUMULATORS]; SUMS];
     let mut read: [&[S::f32s]; IN] = [&[]; IN];
     for i in 0..IN {
         read[i] = &S::as_simd_f32s(&inputs[i][..whole]).0[..vectors];
@@ -59,19 +61,19 @@ where
     }
     let mut done = 0;
     if SUMS > 0 {
-        // Cut into arrays, so that the compiler sees that no index is out of bounds.
-        let blocks = vectors / UNROLL;
-        let mut read_blocks: [&[[S::f32s; UNROLL]]; IN] = [&[]; IN];
+        // As arrays, so that the compiler can elide bounds checks.
+        let blocks = vectors / ACCUMULATORS;
+        let mut read_blocks: [&[[S::f32s; ACCUMULATORS]]; IN] = [&[]; IN];
         for i in 0..IN {
             read_blocks[i] = &read[i].as_chunks().0[..blocks];
         }
-        let mut written_blocks: [&mut [[S::f32s; UNROLL]]; OUT] =
+        let mut written_blocks: [&mut [[S::f32s; ACCUMULATORS]]; OUT] =
             std::array::from_fn(|_| Default::default());
         for (slot, output) in written_blocks.iter_mut().zip(&mut written) {
             *slot = &mut output.as_chunks_mut().0[..blocks];
         }
         for block in 0..blocks {
-            for lane in 0..UNROLL {
+            for lane in 0..ACCUMULATORS {
                 let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
                 for i in 0..IN {
                     loaded[i] = read_blocks[i][block][lane];
@@ -79,7 +81,7 @@ where
                 for i in 0..OUT {
                     old[i] = written_blocks[i][block][lane];
                 }
-                let (new, terms) = step.step(simd, loaded, old);
+                let (new, terms) = op.apply(simd, loaded, old);
                 for i in 0..OUT {
                     written_blocks[i][block][lane] = new[i];
                 }
@@ -88,7 +90,7 @@ where
                 }
             }
         }
-        done = blocks * UNROLL;
+        done = blocks * ACCUMULATORS;
     }
     for index in done..vectors {
         let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
@@ -98,7 +100,7 @@ where
         for i in 0..OUT {
             old[i] = written[i][index];
         }
-        let (new, terms) = step.step(simd, loaded, old);
+        let (new, terms) = op.apply(simd, loaded, old);
         for i in 0..OUT {
             written[i][index] = new[i];
         }
@@ -115,7 +117,7 @@ where
         for i in 0..OUT {
             old[i] = simd.partial_load_f32s(&outputs[i][whole..length]);
         }
-        let (new, terms) = step.step(simd, loaded, old);
+        let (new, terms) = op.apply(simd, loaded, old);
         for i in 0..OUT {
             simd.partial_store_f32s(&mut outputs[i][whole..length], new[i]);
         }
@@ -132,16 +134,16 @@ where
     out
 }
 
-/// The largest number of a slice; NaN is passed over, and an empty slice gives minus infinity.
+/// The maximum of a slice, ignoring NaN; minus infinity if it is empty.
 #[inline(always)]
-pub(crate) fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
+pub(crate) fn max<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let lowest = simd.splat_f32s(f32::NEG_INFINITY);
-    let mut found = [lowest; UNROLL];
+    let mut found = [lowest; ACCUMULATORS];
     let (body, tail) = S::as_simd_f32s(x);
-    let (blocks, rest) = body.as_chunks::<UNROLL>();
-    // The processor's maximum of x and NaN is its second operand, so the one found so far comes second.
+    let (blocks, rest) = body.as_chunks::<ACCUMULATORS>();
+    // The hardware maximum of x and NaN is its second operand, so the maximum so far comes second.
     for block in blocks {
-        for lane in 0..UNROLL {
+        for lane in 0..ACCUMULATORS {
             found[lane] = simd.max_f32s(block[lane], found[lane]);
         }
     }
@@ -157,29 +159,31 @@ pub(crate) fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
 }
 
-/// Sweeps over slices of one length with all threads.
+/// [`sweep`] over slices of one length, multithreaded.
 ///
 /// # Panics
-/// When a slice has another length than the first; `operation` and the slice's number are named.
-pub(crate) fn threaded<T, const IN: usize, const OUT: usize>(
+/// When a slice has another length than the first, naming `operation` and the argument.
+pub(crate) fn parallel_sweep<T, const IN: usize, const OUT: usize>(
     operation: &str,
-    step: &T,
+    op: &T,
     inputs: [&[f32]; IN],
     outputs: [&mut [f32]; OUT],
 ) where
-    T: Step<IN, OUT, 0>,
+    T: VectorOp<IN, OUT, 0>,
 {
-    struct Part<'a, T, const IN: usize, const OUT: usize> {
-        step: &'a T,
+    struct SweepTask<'a, T, const IN: usize, const OUT: usize> {
+        op: &'a T,
         inputs: [&'a [f32]; IN],
         outputs: [&'a mut [f32]; OUT],
     }
-    impl<T: Step<IN, OUT, 0>, const IN: usize, const OUT: usize> WithSimd for Part<'_, T, IN, OUT> {
+    impl<T: VectorOp<IN, OUT, 0>, const IN: usize, const OUT: usize> WithSimd
+        for SweepTask<'_, T, IN, OUT>
+    {
         type Output = ();
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) {
-            sweep(simd, self.step, self.inputs, self.outputs);
+            sweep(simd, self.op, self.inputs, self.outputs);
         }
     }
 
@@ -190,17 +194,17 @@ pub(crate) fn threaded<T, const IN: usize, const OUT: usize>(
         assert_eq!(
             found,
             length,
-            "{operation}: argument {} has {found} numbers, but the first has {length}",
+            "{operation}: argument {} has {found} values, but the first has {length}",
             other + 2
         );
     }
     let instructions = simd::instructions();
-    let parts = Parts::of_numbers(length);
+    let parts = Partition::of_elements(length);
     let mut rest = outputs;
     let work: Vec<_> = parts
         .ranges()
-        .map(|range| Part {
-            step,
+        .map(|range| SweepTask {
+            op,
             inputs: inputs.map(|slice| &slice[range.clone()]),
             outputs: rest.each_mut().map(|slice| {
                 slice
@@ -209,5 +213,5 @@ pub(crate) fn threaded<T, const IN: usize, const OUT: usize>(
             }),
         })
         .collect();
-    parts::each(work, |part| simd::run(instructions, part));
+    partition::for_each(work, |part| simd::run(instructions, part));
 }

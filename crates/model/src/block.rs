@@ -1,47 +1,47 @@
-//! One block of a transformer: attention, in a decoder attention to another sequence, then feed-forward, each with its
-//! residual connection.
+//! One transformer block: self-attention, in a decoder cross attention, then feed-forward, each with its residual connection.
 
 use burn::module::Module;
+use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, Initializer,
-    ModelConfig, NormConfig, Pass, Residual, Role, Site, Sublayer,
+    Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, ForwardContext,
+    Initializer, ModelConfig, NormConfig, Residual, Role, Site, Sublayer,
 };
 
-/// Where the norms stand.
+/// Where a block normalizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlacement {
-    /// On the way into each sublayer, as GPT-2 and Llama do: `x + body(norm(x))`.
+    /// The input of each sublayer (pre-norm), as GPT-2 and Llama do: `x + body(norm(x))`.
     Before,
-    /// After each residual sum, as the original Transformer and BERT do: `norm(x + body(x))`.
+    /// Each residual sum (post-norm), as the original Transformer and BERT do: `norm(x + body(x))`.
     After,
-    /// On the way into each sublayer and on what it gives, before that is added, as Gemma 2 does: `x + norm(body(norm(x)))`.
+    /// The input and the output of each sublayer, as Gemma 2 does: `x + norm(body(norm(x)))`.
     Both,
 }
 
-/// Settings of one block, or of `repeat` equal ones in a row.
+/// Settings of one block, or of `repeat` consecutive equal ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockConfig {
-    /// How many blocks in a row have these settings.
+    /// How many consecutive blocks have these settings.
     #[serde(default = "once")]
     pub repeat: usize,
-    /// Dropout on what each sublayer adds to the residual stream.
+    /// Dropout on the output of each sublayer.
     #[serde(default)]
     pub dropout: f64,
-    /// Where the norms stand.
+    /// Where the block normalizes.
     #[serde(default = "before")]
     pub placement: NormPlacement,
-    /// The norms of both sublayers.
+    /// The norms of all sublayers.
     pub norm: NormConfig,
-    /// The first sublayer.
+    /// Self-attention.
     pub attention: AttentionConfig,
-    /// The second sublayer of a decoder: attention to the sequence that it is given beside its own.
+    /// Cross attention of a decoder to the encoder's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<AttentionConfig>,
-    /// The last sublayer.
+    /// The feed-forward layer.
     pub feed_forward: FeedForwardConfig,
 }
 
@@ -62,53 +62,62 @@ pub struct Block {
 }
 
 impl Block {
-    /// Builds one block of `model`, whose attention has this role.
+    /// Builds one block of `model`, whose self-attention has this role.
     pub fn new(
         config: &BlockConfig,
         model: &ModelConfig,
         role: Role,
-        initial: &mut Initializer,
+        initializer: &mut Initializer,
     ) -> Self {
         let width = model.width;
-        let place = model.place(role);
-        let wrapped = |attention: &AttentionConfig, role: Role, initial: &mut Initializer| {
-            let attention = attention.settings().build(&model.place(role), initial);
-            Sublayer::new(attention, config, width, initial)
+        let spec = model.attention_spec(role);
+        let wrapped = |attention: &AttentionConfig, role: Role, initializer: &mut Initializer| {
+            let attention = attention
+                .settings()
+                .build(&model.attention_spec(role), initializer);
+            Sublayer::new(attention, config, width, initializer)
         };
         Self {
-            attention: wrapped(&config.attention, role, initial),
+            attention: wrapped(&config.attention, role, initializer),
             cross: config
                 .cross
                 .as_ref()
-                .map(|cross| wrapped(cross, Role::Cross, initial)),
+                .map(|cross| wrapped(cross, Role::Cross, initializer)),
             feed_forward: {
                 let layer = FeedForward::new(
                     &config.feed_forward,
                     width,
-                    place.deviation,
-                    place.residual_deviation,
-                    initial,
+                    spec.init_std,
+                    spec.residual_std,
+                    initializer,
                 );
-                Sublayer::new(layer, config, width, initial)
+                Sublayer::new(layer, config, width, initializer)
             },
         }
     }
 
-    /// Draws anew what is drawn anew at this step.
-    pub(crate) fn redraw(self, step: u64) -> Self {
+    /// The device of its weights.
+    pub(crate) fn device(&self) -> Device {
+        self.feed_forward.body().device()
+    }
+
+    /// Resamples random features when due.
+    pub(crate) fn resample_features(self, step: u64) -> Self {
         Self {
-            attention: self.attention.map_body(|it| it.redraw(step)),
+            attention: self.attention.map_body(|it| it.resample_features(step)),
             ..self
         }
     }
 
-    /// Adds to the residual streams, as layer number `layer`.
-    pub fn forward(&self, residual: Residual, layer: usize, pass: &mut Pass) -> Residual {
-        let attend = |attention: &Attention, x, pass: &mut Pass| {
-            let input = AttentionInput::own(x, layer);
-            attention.forward(input, pass).output
+    /// Runs the block as layer number `layer`.
+    pub fn forward(&self, residual: Residual, layer: usize, pass: &mut ForwardContext) -> Residual {
+        let attend = |attention: &Attention, x, pass: &mut ForwardContext| {
+            let input = AttentionInput::self_attention(x, layer);
+            attention.forward(input, pass)
         };
-        let feed = |feed_forward: &FeedForward, x, pass: &mut Pass| feed_forward.forward(x, pass);
+        let feed = |feed_forward: &FeedForward, x, pass: &mut ForwardContext| {
+            feed_forward.forward(x, pass)
+        };
         let stream = match residual {
             Residual::One(stream) => self.attention.forward(stream, pass, attend),
             Residual::Two { attended, fed } => {
@@ -118,14 +127,14 @@ impl Block {
                 return Residual::Two { attended, fed };
             }
         };
-        // Without another sequence there is nothing to add, and no norm of it.
+        // Without an encoder's output the whole sublayer is skipped, its norm too.
         let stream = match (&self.cross, pass.memory.clone()) {
             (Some(cross), Some(memory)) => cross.forward(stream, pass, |attention, x, pass| {
                 let input = AttentionInput {
                     memory: Some(memory),
-                    ..AttentionInput::own(x, layer)
+                    ..AttentionInput::self_attention(x, layer)
                 };
-                attention.forward(input, pass).output
+                attention.forward(input, pass)
             }),
             _ => stream,
         };

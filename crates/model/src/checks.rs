@@ -1,12 +1,12 @@
-//! Ranges of settings, and the sentences about values outside them.
+//! Ranges of settings, and the errors about values outside them.
 
 use crate::ConfigError;
 
-/// No size of a real model is near it, and products of two such sizes still fit into 64 bits.
-pub(crate) const LARGEST_SIZE: usize = 1 << 28;
+/// Far above any real model, while products of two such sizes still fit into 64 bits.
+pub(crate) const MAX_SIZE: usize = 1 << 28;
 
-/// Far above the deepest models; a list of blocks of this length still fits into memory.
-pub(crate) const MOST_BLOCKS: usize = 10_000;
+/// Far above the deepest models, while a list of this many blocks still fits into memory.
+pub const MAX_BLOCKS: usize = 10_000;
 
 /// Refuses a setting.
 pub(crate) fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
@@ -16,20 +16,20 @@ pub(crate) fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, Co
     })
 }
 
-/// A size that memory can hold.
+/// From one to [`MAX_SIZE`].
 pub(crate) fn size(field: &str, value: usize) -> Result<(), ConfigError> {
-    within(field, value, LARGEST_SIZE)
+    within(field, value, MAX_SIZE)
 }
 
-/// From one to `most`.
-pub(crate) fn within(field: &str, value: usize, most: usize) -> Result<(), ConfigError> {
-    if (1..=most).contains(&value) {
+/// From one to `max`.
+pub(crate) fn within(field: &str, value: usize, max: usize) -> Result<(), ConfigError> {
+    if (1..=max).contains(&value) {
         return Ok(());
     }
-    refuse(field, format!("{value} is out of range; use 1 to {most}"))
+    refuse(field, format!("{value} is out of range; use 1 to {max}"))
 }
 
-/// A probability of dropping.
+/// A dropout probability.
 pub(crate) fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
     if (0.0..1.0).contains(&value) {
         return Ok(());

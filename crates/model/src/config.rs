@@ -3,69 +3,68 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttentionConfig, BlockConfig, CacheSize, ClassesConfig, EmbeddingConfig, GlobalsConfig,
-    HeadConfig, LabelsConfig, LearnedConfig, NormConfig, PatchesConfig, Place, PoolerConfig,
-    PositionsConfig, RelativePositions, ResidualConfig, Role, Widths,
+    AttentionConfig, AttentionSpec, BlockConfig, CacheSize, EmbeddingConfig, GlobalsConfig,
+    HeadConfig, LearnedConfig, NormConfig, PatchesConfig, PoolerConfig, PositionsConfig,
+    RelativePositions, ResidualConfig, Role, SequenceClassifierConfig, TokenClassifierConfig,
+    Widths,
 };
 
-/// Settings of a transformer: a stack of blocks, what it reads, what reads it, and the encoder that it may look at. What is
-/// left out is what a decoder-only language model has.
+/// Settings of a transformer: embeddings, blocks, heads and an optional encoder. The defaults are those of a decoder-only
+/// language model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// How many tokens there are; in a recipe, zero stands for as many as the tokenizer has. A model that reads pictures has
-    /// none.
+    /// The vocabulary size; in a recipe, 0 stands for the tokenizer's. A model of images has none.
     #[serde(default)]
     pub vocabulary: usize,
-    /// The longest sequence.
+    /// The maximum sequence length.
     pub length: usize,
     /// Width of the residual stream.
     pub width: usize,
-    /// Whether positions see all others, or those before them only.
+    /// Whether attention is causal or bidirectional.
     #[serde(default = "causal", skip_serializing_if = "is_causal")]
     pub role: Role,
-    /// How pictures are read, in place of tokens.
+    /// The patch embedding of a model that reads images in place of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patches: Option<PatchesConfig>,
-    /// What becomes of tokens before the first block.
+    /// The token embedding.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub embedding: EmbeddingConfig,
     /// Dropout on the embeddings.
     #[serde(default)]
     pub embedding_dropout: f64,
-    /// Spread of the initial weights.
-    #[serde(default = "default_deviation")]
-    pub initial_deviation: f64,
-    /// Scores of the vocabulary, and where their weights come from.
+    /// Standard deviation of the initial weights.
+    #[serde(default = "default_init_std")]
+    pub init_std: f64,
+    /// The language-model head.
     #[serde(default = "tied")]
     pub head: HeadConfig,
-    /// A vector for the whole sequence, if wanted.
+    /// Pooling of the sequence to one vector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooler: Option<PoolerConfig>,
-    /// Classes of the whole sequence, if wanted.
+    /// The sequence classifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classes: Option<ClassesConfig>,
-    /// Labels of each position, if wanted.
+    pub classes: Option<SequenceClassifierConfig>,
+    /// The token classifier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub labels: Option<LabelsConfig>,
-    /// How the model knows the order of its tokens.
+    pub labels: Option<TokenClassifierConfig>,
+    /// Position embeddings.
     pub positions: PositionsConfig,
-    /// Which positions are global in a pass that names none.
+    /// The default positions of global attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub globals: Option<GlobalsConfig>,
-    /// The residual streams; one unless said.
+    /// The residual streams; one by default.
     #[serde(default, skip_serializing_if = "is_one")]
     pub residual: ResidualConfig,
     /// The norm after the last block, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_norm: Option<NormConfig>,
-    /// The blocks, in order; equal neighbours may share one entry.
+    /// The blocks, in order; consecutive equal blocks may share one entry.
     pub blocks: Vec<BlockConfig>,
-    /// Which blocks a pass goes through, by their numbers, where some are gone through more than once (Lan et al. 2020).
-    /// Empty: each once, in order.
+    /// The block of each layer, by its number, where layers share blocks (Lan et al. 2020). Empty: each block once, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<usize>,
-    /// What reads the sequence that the blocks' cross attention looks at.
+    /// The encoder, whose output the blocks' cross attention reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoder: Option<Box<ModelConfig>>,
 }
@@ -86,7 +85,7 @@ fn is_one(residual: &ResidualConfig) -> bool {
     *residual == ResidualConfig::One
 }
 
-fn default_deviation() -> f64 {
+fn default_init_std() -> f64 {
     0.02
 }
 
@@ -94,7 +93,7 @@ fn tied() -> HeadConfig {
     HeadConfig::Tied
 }
 
-/// A setting that cannot work.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {
@@ -104,12 +103,12 @@ pub struct ConfigError {
     pub problem: String,
 }
 
-/// Floating-point operations and bytes of one forward pass.
+/// Floating-point operations of one forward pass, per token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operations {
-    /// Multiplications and additions per token in products with weights.
+pub struct Flops {
+    /// Multiplications and additions in products with weights.
     pub weights: u64,
-    /// The same in attention, per token at the full length.
+    /// Multiplications and additions in attention, at the full length.
     pub attention: u64,
 }
 
@@ -124,7 +123,7 @@ impl ModelConfig {
             patches: None,
             embedding: EmbeddingConfig::default(),
             embedding_dropout: 0.0,
-            initial_deviation: default_deviation(),
+            init_std: default_init_std(),
             head: tied(),
             pooler: None,
             classes: None,
@@ -139,7 +138,7 @@ impl ModelConfig {
         }
     }
 
-    /// How many blocks a pass goes through.
+    /// The number of layers of a forward pass.
     pub fn layers(&self) -> usize {
         match self.order.len() {
             0 => self.stored_layers(),
@@ -147,22 +146,22 @@ impl ModelConfig {
         }
     }
 
-    /// How many blocks have weights.
+    /// The number of blocks with weights of their own.
     pub fn stored_layers(&self) -> usize {
         let repeats = self.blocks.iter().map(|block| block.repeat);
         repeats.fold(0, usize::saturating_add)
     }
 
-    /// The settings of each block that has weights, repeats written out.
-    pub fn layer_blocks(&self) -> impl Iterator<Item = &BlockConfig> {
+    /// The settings of each block with weights of its own, repeats written out.
+    pub fn stored_blocks(&self) -> impl Iterator<Item = &BlockConfig> {
         self.blocks
             .iter()
             .flat_map(|block| std::iter::repeat_n(block, block.repeat))
     }
 
-    /// The settings of each block that a pass goes through.
-    pub fn passed_blocks(&self) -> impl Iterator<Item = &BlockConfig> {
-        let stored: Vec<&BlockConfig> = self.layer_blocks().collect();
+    /// The settings of each layer's block, shared blocks repeated.
+    pub fn unrolled_blocks(&self) -> impl Iterator<Item = &BlockConfig> {
+        let stored: Vec<&BlockConfig> = self.stored_blocks().collect();
         let order = match self.order.as_slice() {
             [] => (0..stored.len()).collect(),
             order => order.to_vec(),
@@ -170,12 +169,12 @@ impl ModelConfig {
         order.into_iter().map(move |number| stored[number])
     }
 
-    /// Width of the tables of tokens and positions.
+    /// Width of the token and position embeddings.
     pub fn embedding_width(&self) -> usize {
         self.embedding.width.unwrap_or(self.width)
     }
 
-    /// Width of what the heads read: all residual streams beside one another.
+    /// Width of the hidden states that the heads read: all residual streams, concatenated.
     pub fn states_width(&self) -> usize {
         self.width * self.residual.streams()
     }
@@ -192,15 +191,15 @@ impl ModelConfig {
         heads.map_or(self.width, |heads| heads.head_width(self.width))
     }
 
-    /// Where the attentions of its blocks stand.
-    pub fn place(&self, role: Role) -> Place {
-        let deviation = self.initial_deviation;
-        Place {
+    /// What building an attention of this role takes.
+    pub fn attention_spec(&self, role: Role) -> AttentionSpec {
+        let std = self.init_std;
+        AttentionSpec {
             role,
             widths: Widths::all(self.width),
             length: self.length,
             positions: match self.positions {
-                // Another sequence has places of its own.
+                // Positions of two sequences are not comparable.
                 _ if role == Role::Cross => RelativePositions::None,
                 PositionsConfig::Rotary(_) => RelativePositions::Rotary,
                 PositionsConfig::Alibi {} | PositionsConfig::T5Buckets(_) => {
@@ -208,14 +207,14 @@ impl ModelConfig {
                 }
                 _ => RelativePositions::None,
             },
-            deviation,
-            // Each block adds twice to the residual stream; scaling its writers keeps the sum's variance at one
-            // whatever the depth (Radford et al. 2019).
-            residual_deviation: deviation / (2.0 * self.stored_layers() as f64).sqrt(),
+            init_std: std,
+            // Each block adds twice to the residual stream; scaling the projections that write into it keeps its variance at
+            // one at any depth (Radford et al. 2019).
+            residual_std: std / (2.0 * self.stored_layers() as f64).sqrt(),
         }
     }
 
-    /// The same model in one spelling: implied sizes written out, equal neighbours under one entry.
+    /// The canonical form of the settings: defaults written out, consecutive equal blocks merged.
     pub fn canonical(&self) -> Self {
         let mut config = self.clone();
         config.head = self.head.canonical();
@@ -232,14 +231,14 @@ impl ModelConfig {
             block.cross = (block.cross.as_ref()).map(|cross| cross.canonical(self.width));
             block.feed_forward = block.feed_forward.canonical();
             match config.blocks.last_mut() {
-                Some(last) if same_but_repeat(last, &block) => last.repeat += block.repeat,
+                Some(last) if equal_except_repeat(last, &block) => last.repeat += block.repeat,
                 _ => config.blocks.push(block),
             }
         }
         config
     }
 
-    /// The settings without dropout, which is all that a model in use depends on.
+    /// The settings without dropout, which inference does not depend on.
     pub fn without_dropout(&self) -> Self {
         let mut config = self.clone();
         config.embedding_dropout = 0.0;
@@ -258,23 +257,23 @@ impl ModelConfig {
         config
     }
 
-    /// Operations of one forward pass, per token. An encoder's are not among them: it reads other tokens.
-    pub fn operations(&self) -> Operations {
+    /// Flops of one forward pass, per token, without those of the encoder, which reads other tokens.
+    pub fn flops(&self) -> Flops {
         let width = self.width as u64;
-        let mut total = Operations {
+        let mut total = Flops {
             weights: match self.head {
                 HeadConfig::None => 0,
                 _ => 2 * self.states_width() as u64 * self.vocabulary as u64,
             },
             attention: 0,
         };
-        for block in self.passed_blocks() {
-            let feed_forward = block.feed_forward.operations(width);
-            // Settings that nobody can build may still be asked about; their sums stop at the largest number.
+        for block in self.unrolled_blocks() {
+            let feed_forward = block.feed_forward.flops(width);
+            // Settings that are too large to build are allowed here; their sums saturate.
             total.weights = total.weights.saturating_add(feed_forward);
             let attentions = [Some(&block.attention), block.cross.as_ref()];
             for attention in attentions.into_iter().flatten() {
-                let attention = attention.operations(self.width, self.length);
+                let attention = attention.flops(self.width, self.length);
                 total.weights = total.weights.saturating_add(attention.weights);
                 total.attention = total.attention.saturating_add(attention.attention);
             }
@@ -282,37 +281,37 @@ impl ModelConfig {
         total
     }
 
-    /// Whether a cache can serve all of its layers; where not, each new token needs a pass over the whole sequence.
+    /// Whether all layers support a KV cache; otherwise each new token takes a pass over the whole sequence.
     pub fn cacheable(&self) -> bool {
         let mut blocks = self.blocks.iter();
         self.role == Role::Causal
             && blocks.all(|block| block.attention.cache(self.width) != CacheSize::Impossible)
     }
 
-    /// Numbers that one more position adds to a cache.
-    pub fn cache_numbers(&self) -> u64 {
+    /// Values that each position adds to the KV cache.
+    pub fn cache_values_per_token(&self) -> u64 {
         self.cached(|size| match size {
-            CacheSize::Growing(numbers) => numbers,
+            CacheSize::Growing(values) => values,
             CacheSize::Fixed(_) | CacheSize::Impossible => 0,
         })
     }
 
-    /// Numbers that a cache holds at most of the layers in which it stops growing.
-    pub fn constant_cache_numbers(&self) -> u64 {
+    /// Values in the KV cache of the layers whose size does not grow, at most.
+    pub fn fixed_cache_values(&self) -> u64 {
         self.cached(|size| match size {
-            CacheSize::Fixed(numbers) => numbers,
+            CacheSize::Fixed(values) => values,
             CacheSize::Growing(_) | CacheSize::Impossible => 0,
         })
     }
 
-    fn cached(&self, numbers: impl Fn(CacheSize) -> u64) -> u64 {
-        let layers = self.passed_blocks();
-        let numbers = layers.map(|block| numbers(block.attention.cache(self.width)));
-        numbers.fold(0, u64::saturating_add)
+    fn cached(&self, values: impl Fn(CacheSize) -> u64) -> u64 {
+        let layers = self.unrolled_blocks();
+        let values = layers.map(|block| values(block.attention.cache(self.width)));
+        values.fold(0, u64::saturating_add)
     }
 }
 
-fn same_but_repeat(one: &BlockConfig, other: &BlockConfig) -> bool {
+fn equal_except_repeat(one: &BlockConfig, other: &BlockConfig) -> bool {
     let other = BlockConfig {
         repeat: one.repeat,
         ..other.clone()

@@ -1,4 +1,4 @@
-//! From ids to vectors: tables of tokens, positions and kinds of segments, summed, normalized and widened.
+//! Embeddings of tokens, positions and token types: summed, normalized and projected.
 
 use attentive_tensor::embedding;
 use burn::module::{Module, Param};
@@ -6,61 +6,62 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse, size, within};
-use crate::{ClustersConfig, ConfigError, Initializer, ModelConfig, NormConfig, PositionsConfig};
+use crate::{
+    AdaptiveEmbeddingConfig, ConfigError, Initializer, ModelConfig, NormConfig, PositionsConfig,
+};
 
-/// What becomes of tokens before the first block.
+/// Settings of the embedding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddingConfig {
-    /// Width of the tables, where a map takes their sum to the model's width (Lan et al. 2020). Without it there is no map.
+    /// Width of a factorized embedding, which is projected to the model's width (Lan et al. 2020). Not factorized by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// Tokens in clusters of several widths, in the place of one table.
+    /// An adaptive embedding, in place of a single table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clusters: Option<ClustersConfig>,
-    /// Whether the tokens' vectors are multiplied by √width; they are unless said where positions are sinusoidal, which
-    /// would drown them otherwise (Vaswani et al. 2017), and are not elsewhere.
+    pub clusters: Option<AdaptiveEmbeddingConfig>,
+    /// Whether token embeddings are multiplied by √width. By default they are where positions are sinusoidal, which would
+    /// dominate them otherwise (Vaswani et al. 2017), and are not elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled: Option<bool>,
-    /// How many kinds of segments a token can belong to; each has a vector, which is added (Devlin et al. 2019). Zero:
-    /// there are none.
+    /// The number of token types, whose embeddings are added (Devlin et al. 2019); 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub types: usize,
-    /// The token that ends a question: where a pass does not say, what follows the first of it is of the second kind.
+    /// The token that ends a question: without given token types, tokens after the first of it have type 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question_end: Option<u32>,
-    /// On the sum of all vectors.
+    /// The norm of the sum of all embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormConfig>,
-    /// Whether the table of tokens is the one of the decoder that reads this encoder.
+    /// Whether an encoder shares the token embedding of its decoder.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shared: bool,
 }
 
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+fn is_zero(value: &usize) -> bool {
+    *value == 0
 }
 
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Far above all use; the table stays small.
-const MOST_TYPES: usize = 1 << 20;
+/// Far above all use, while the table stays small.
+const MAX_TYPES: usize = 1 << 20;
 
 impl EmbeddingConfig {
-    /// Whether the settings can work in `model`.
+    /// Whether the settings are valid in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
         if let Some(width) = self.width {
             size("embedding.width", width)?;
         }
         if self.types > 0 {
-            within("embedding.types", self.types, MOST_TYPES)?;
+            within("embedding.types", self.types, MAX_TYPES)?;
         }
         if self.question_end.is_some() && self.types < 2 {
             return refuse(
                 "embedding.question_end",
-                "there is no second kind of segments; say types too, 2 or more, or leave it out",
+                "there is no second token type; set types too, 2 or more, or leave it out",
             );
         }
         if let Some(norm) = &self.norm {
@@ -70,7 +71,7 @@ impl EmbeddingConfig {
             if self.width.is_some() || self.shared {
                 return refuse(
                     "embedding.clusters",
-                    "clusters have widths and maps of their own, and are not shared; leave out width and shared",
+                    "an adaptive embedding has widths and projections of its own, and is not shared; leave out width and shared",
                 );
             }
             clusters.validate("embedding.clusters", model)?;
@@ -85,16 +86,16 @@ impl EmbeddingConfig {
             ("types", self.types > 0),
             ("shared", self.shared),
         ];
-        match refused.into_iter().find(|(_, said)| *said) {
+        match refused.into_iter().find(|(_, set)| *set) {
             Some((field, _)) => refuse(
                 &format!("embedding.{field}"),
-                "it is about tokens, and this model reads pictures; leave it out",
+                "it applies to tokens, and this model reads images; leave it out",
             ),
             None => Ok(()),
         }
     }
 
-    /// What the tokens' vectors are multiplied with, where they are.
+    /// The scale of token embeddings, where they are scaled.
     pub(crate) fn scale(&self, model: &ModelConfig) -> Option<f64> {
         let sinusoidal = matches!(model.positions, PositionsConfig::Sinusoidal(_));
         let scaled = self.scaled.unwrap_or(sinusoidal);
@@ -102,22 +103,22 @@ impl EmbeddingConfig {
     }
 }
 
-/// A table of vectors.
+/// An embedding table.
 #[derive(Module, Debug)]
 pub struct Embedding {
-    /// `[entries, width]`; of T5's positions, `[buckets, heads]`
+    /// `[entries, width]`; of T5's relative positions, `[buckets, heads]`
     pub weight: Param<Tensor<2>>,
 }
 
 impl Embedding {
-    /// A table with normal entries.
-    pub fn new(shape: [usize; 2], deviation: f64, initial: &mut Initializer) -> Self {
+    /// A table with normal initial values.
+    pub fn new(shape: [usize; 2], std: f64, initializer: &mut Initializer) -> Self {
         Self {
-            weight: initial.normal(shape, deviation),
+            weight: initializer.normal(shape, std),
         }
     }
 
-    /// The entries that `ids` `[batch, length]` name, `[batch, length, width]`.
+    /// The rows of `ids` `[batch, length]`, `[batch, length, width]`.
     pub fn forward(&self, ids: Tensor<2, Int>) -> Tensor<3> {
         embedding(self.weight.val(), ids)
     }

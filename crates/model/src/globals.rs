@@ -1,4 +1,4 @@
-//! Which positions see all and are seen by all, where a pass does not say. Beltagy et al. 2020.
+//! The default positions of global attention. Beltagy et al. 2020.
 
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use crate::checks::refuse;
 use crate::{AttentionConfig, ConfigError, ModelConfig, Role};
 
-/// Which positions are global in a pass that names none.
+/// Which positions have global attention by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GlobalsConfig {
-    /// The first, from which classes are read.
+    /// The first, which classifiers read.
     First,
     /// All before the first token of this id: the question before a text.
     Before(u32),
 }
 
 impl GlobalsConfig {
-    /// Whether the settings can work in `model`.
+    /// Whether the settings are valid in `model`.
     pub(crate) fn validate(self, model: &ModelConfig) -> Result<(), ConfigError> {
         let has_globals =
             |attention: &AttentionConfig| matches!(attention, AttentionConfig::Longformer(_));
@@ -25,7 +25,7 @@ impl GlobalsConfig {
         if model.role == Role::Causal || !blocks.any(|block| has_globals(&block.attention)) {
             return refuse(
                 "globals",
-                "no attention of this model can have them; leave it out, or use longformer in a bidirectional model",
+                "no attention of this model supports global positions; leave it out, or use longformer in a bidirectional model",
             );
         }
         match self {

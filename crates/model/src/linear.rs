@@ -1,6 +1,6 @@
-//! A linear layer; its weight is kept `[output, input]`, as checkpoints store it and as one-token decoding reads it.
+//! A linear layer. Its weight is stored `[output, input]`, as in checkpoints and as one-token decoding reads it.
 
-use attentive_tensor::{LinearMap, linear};
+use attentive_tensor::{LinearParameters, linear};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -16,28 +16,28 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// A layer with normal weights and, if asked for, a bias of zeros.
+    /// A layer with normal weights and an optional bias of zeros.
     pub fn new(
         input: usize,
         output: usize,
         bias: bool,
-        deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
         Self {
-            weight: initial.normal([output, input], deviation),
-            bias: bias.then(|| initial.constant([output], 0.0)),
+            weight: initializer.normal([output, input], std),
+            bias: bias.then(|| initializer.constant([output], 0.0)),
         }
     }
 
-    /// Maps the last axis.
+    /// Projects the last axis.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let (weight, bias) = self.operands();
+        let (weight, bias) = self.parameters();
         linear(x, weight, bias)
     }
 
-    /// Weight and bias, for operations of several maps.
-    pub fn operands(&self) -> LinearMap {
+    /// Weight and bias, for fused operations.
+    pub fn parameters(&self) -> LinearParameters {
         (self.weight.val(), self.bias.as_ref().map(Param::val))
     }
 }

@@ -1,4 +1,4 @@
-//! A transformer: a stack of blocks, the heads that read it, and the encoder that it may look at.
+//! A transformer: a stack of blocks, its heads, and the encoder that its cross attention reads.
 
 use std::ops::Range;
 
@@ -7,83 +7,88 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    Adaptive, ClassScores, Classes, ConfigError, Extras, FeedForward, HeadConfig, Hidden,
-    Initializer, Input, Linear, Memory, ModelConfig, Pass, Pooler, Source, Stack, Sublayer, Words,
+    AdaptiveSoftmax, ClassLogits, ConfigError, FeedForward, ForwardContext, ForwardOptions,
+    HeadConfig, HiddenStates, Initializer, Input, InputData, Linear, LmHead, Memory, ModelConfig,
+    Pooler, SequenceClassifier, Stack, Sublayer,
 };
 
-/// A transformer with its heads.
+/// A transformer with its heads. The names of its fields are those of saved tensors.
 #[derive(Module, Debug)]
 pub struct Model {
     stack: Stack,
     encoder: Option<Stack>,
     /// From the encoder's width to the stack's, where they differ.
     bridge: Option<Linear>,
-    words: Option<Words>,
-    adaptive: Option<Adaptive>,
+    /// The language-model head.
+    words: Option<LmHead>,
+    adaptive: Option<AdaptiveSoftmax>,
     pooler: Option<Pooler>,
-    classes: Option<Classes>,
+    /// The sequence classifier.
+    classes: Option<SequenceClassifier>,
+    /// The feed-forward layer before the token classifier.
     labels_layer: Option<Sublayer<FeedForward>>,
+    /// The token classifier.
     labels: Option<Linear>,
     #[module(skip)]
     config: ModelConfig,
 }
 
-/// What a pass gives.
+/// The result of a forward pass.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// What the heads read, `[batch, length, width]`.
+    /// The last hidden states, `[batch, length, width]`.
     pub hidden: Tensor<3>,
-    /// Scores of the vocabulary, `[batch, length, vocabulary]`: of the next token, or of one that is hidden.
-    pub words: Option<Tensor<3>>,
+    /// Logits over the vocabulary, `[batch, length, vocabulary]`: of the next token, or of a masked one.
+    pub logits: Option<Tensor<3>>,
     /// A vector for each sequence, `[batch, width]`.
     pub pooled: Option<Tensor<2>>,
-    /// Scores of the classes of each sequence.
-    pub classes: Option<ClassScores>,
-    /// Scores of the labels of each position, `[batch, length, labels]`.
-    pub labels: Option<Tensor<3>>,
-    /// What training adds to its loss; see [`Hidden::auxiliary_loss`].
+    /// Logits over the classes of each sequence.
+    pub class_logits: Option<ClassLogits>,
+    /// Logits over the labels of each token, `[batch, length, labels]`.
+    pub token_logits: Option<Tensor<3>>,
+    /// What training adds to its loss; see [`HiddenStates::auxiliary_loss`].
     pub auxiliary_loss: Option<Tensor<1>>,
 }
 
 impl Output {
-    /// Scores of the vocabulary, `[batch, length, vocabulary]`.
+    /// Logits over the vocabulary, `[batch, length, vocabulary]`.
     ///
     /// # Panics
-    /// When the model gives none.
-    pub fn into_words(self) -> Tensor<3> {
-        let words = self.words;
-        words.expect("output: the model has no head that scores the vocabulary")
+    /// When the model has no language-model head.
+    pub fn into_logits(self) -> Tensor<3> {
+        self.logits
+            .expect("output: the model has no language-model head")
     }
 }
 
 impl Model {
-    /// Builds a model with fresh weights, drawn from `seed` when they are first used.
+    /// Builds a model with fresh weights, sampled from `seed` when they are first used.
     pub fn new(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self, ConfigError> {
         config.validate()?;
-        let initial = &mut Initializer::new(seed, device);
-        let (width, deviation) = (config.width, config.initial_deviation);
+        let initializer = &mut Initializer::new(seed, device);
+        let (width, std) = (config.width, config.init_std);
         let states = config.states_width();
         let pooled = (config.pooler.as_ref()).map_or(states, |it| it.width(config));
         Ok(Self {
-            stack: Stack::new(config, initial),
-            words: (config.head.words()).map(|words| Words::new(&words, config, initial)),
+            stack: Stack::new(config, initializer),
+            words: (config.head.lm_head()).map(|head| LmHead::new(&head, config, initializer)),
             adaptive: match (&config.head, &config.embedding.clusters) {
                 (HeadConfig::Adaptive(head), Some(clusters)) => {
-                    Some(Adaptive::new(head, clusters, config, initial))
+                    Some(AdaptiveSoftmax::new(head, clusters, config, initializer))
                 }
                 _ => None,
             },
-            encoder: (config.encoder.as_ref()).map(|encoder| Stack::new(encoder, initial)),
+            encoder: (config.encoder.as_ref()).map(|encoder| Stack::new(encoder, initializer)),
             bridge: (config.encoder.as_ref())
                 .filter(|encoder| encoder.width != width)
-                .map(|encoder| Linear::new(encoder.width, width, true, deviation, initial)),
-            pooler: (config.pooler.as_ref()).map(|pooler| Pooler::new(pooler, config, initial)),
+                .map(|encoder| Linear::new(encoder.width, width, true, std, initializer)),
+            pooler: (config.pooler.as_ref()).map(|it| Pooler::new(it, config, initializer)),
             classes: (config.classes.as_ref())
-                .map(|classes| Classes::new(classes, config, pooled, initial)),
+                .map(|classes| SequenceClassifier::new(classes, config, pooled, initializer)),
             labels_layer: (config.labels.as_ref())
-                .and_then(|labels| labels.build_layer(config, initial)),
+                .and_then(|labels| labels.build_layer(config, initializer)),
             labels: (config.labels.as_ref())
-                .map(|labels| Linear::new(states, labels.labels, true, deviation, initial)),
+                .map(|labels| Linear::new(states, labels.labels, true, std, initializer)),
             config: config.clone(),
         })
     }
@@ -98,132 +103,135 @@ impl Model {
         self.stack.device()
     }
 
-    /// Draws anew what is drawn anew at this step: a Performer's features, if their settings say so.
+    /// Resamples random features when due: a Performer's, if their settings say so.
     #[must_use]
-    pub fn redraw(self, step: u64) -> Self {
+    pub fn resample_features(self, step: u64) -> Self {
         Self {
-            stack: self.stack.redraw(step),
-            encoder: self.encoder.map(|encoder| encoder.redraw(step)),
+            stack: self.stack.resample_features(step),
+            encoder: self.encoder.map(|encoder| encoder.resample_features(step)),
             ..self
         }
     }
 
-    /// Reads the sequence that the decoder looks at.
+    /// Runs the encoder; the result is the memory of the decoder's cross attention.
     ///
     /// # Panics
     /// When the model has no encoder.
-    pub fn encode(&self, input: Input, extras: Extras) -> Memory {
+    pub fn encode(&self, input: Input, options: ForwardOptions) -> Memory {
         let encoder = self.encoder.as_ref();
         let encoder = encoder.expect("encode: the model has no encoder");
         let shared = encoder.config().embedding.shared;
-        let real = input.keys.clone();
+        let non_padding = input.non_padding.clone();
         let shared = shared.then(|| self.stack.tokens());
-        let mut states = encoder.forward(input, shared, extras).states;
+        let mut states = encoder.forward(input, shared, options).states;
         if let Some(bridge) = &self.bridge {
             states = bridge.forward(states);
         }
         Memory {
-            real,
+            non_padding,
             ..Memory::new(states)
         }
     }
 
-    /// A pass through the stack and all heads.
-    pub fn forward(&self, input: Input, extras: Extras) -> Output {
-        let (real, source) = (input.keys.clone(), input.source.clone());
-        let Extras {
+    /// A forward pass through the stack and all heads.
+    pub fn forward(&self, input: Input, options: ForwardOptions) -> Output {
+        let (non_padding, data) = (input.non_padding.clone(), input.data.clone());
+        let ForwardOptions {
             cache,
             observer,
             mut randomness,
-        } = extras;
-        let inside = Extras {
+        } = options;
+        let stack_options = ForwardOptions {
             cache,
-            // Said anew, an observer may be borrowed for a shorter time.
+            // Reborrows the observer for a shorter lifetime.
             observer: match observer {
                 Some(observer) => Some(observer),
                 None => None,
             },
             randomness: randomness.as_deref_mut(),
         };
-        let hidden = self.hidden(input, inside);
-        self.read(hidden, &source, real.as_deref(), randomness)
+        let hidden = self.hidden_states(input, stack_options);
+        self.apply_heads(hidden, &data, non_padding.as_deref(), randomness)
     }
 
-    /// The hidden states that the heads read.
+    /// A forward pass without the heads.
     ///
     /// # Panics
     /// As [`Stack::forward`] does.
-    pub fn hidden(&self, input: Input, extras: Extras) -> Hidden {
-        self.stack.forward(input, None, extras)
+    pub fn hidden_states(&self, input: Input, options: ForwardOptions) -> HiddenStates {
+        self.stack.forward(input, None, options)
     }
 
-    /// What the heads make of hidden states.
-    fn read(
+    fn apply_heads(
         &self,
-        hidden: Hidden,
-        source: &Source,
-        real: Option<&[Range<usize>]>,
+        hidden: HiddenStates,
+        data: &InputData,
+        non_padding: Option<&[Range<usize>]>,
         mut randomness: Option<&mut Randomness>,
     ) -> Output {
-        let Hidden {
+        let HiddenStates {
             states,
             auxiliary_loss,
         } = hidden;
-        let words = self.scores(states.clone());
+        let logits = self.vocabulary_logits(states.clone());
         let pooled = self.pooler.as_ref();
-        let pooled = pooled.map(|pooler| pooler.forward(states.clone(), source, real));
-        let classes = match (&self.classes, &pooled) {
-            (Some(classes), Some(pooled)) => {
+        let pooled = pooled.map(|pooler| pooler.forward(states.clone(), data, non_padding));
+        let class_logits = match (&self.classes, &pooled) {
+            (Some(classifier), Some(pooled)) => {
                 let randomness = randomness.as_deref_mut();
-                Some(classes.forward(pooled.clone(), states.clone(), randomness))
+                Some(classifier.forward(pooled.clone(), states.clone(), randomness))
             }
             _ => None,
         };
-        let labels = match (&self.labels, &self.config.labels) {
-            (Some(labels), Some(config)) => {
-                let states = self.before_labels(states.clone(), randomness.as_deref_mut());
+        let token_logits = match (&self.labels, &self.config.labels) {
+            (Some(classifier), Some(config)) => {
+                let states = self.apply_labels_layer(states.clone(), randomness.as_deref_mut());
                 let states = dropout(states, config.dropout, randomness);
-                Some(config.after_question(labels.forward(states), source))
+                Some(config.mask_question(classifier.forward(states), data))
             }
             _ => None,
         };
         Output {
             hidden: states,
-            words,
+            logits,
             pooled,
-            classes,
-            labels,
+            class_logits,
+            token_logits,
             auxiliary_loss,
         }
     }
 
-    /// States after the layer before the labels, where there is one.
-    fn before_labels(&self, states: Tensor<3>, randomness: Option<&mut Randomness>) -> Tensor<3> {
+    /// The input of the token classifier.
+    fn apply_labels_layer(
+        &self,
+        states: Tensor<3>,
+        randomness: Option<&mut Randomness>,
+    ) -> Tensor<3> {
         let Some(layer) = &self.labels_layer else {
             return states;
         };
-        let mut pass = Pass {
+        let mut pass = ForwardContext {
             randomness,
-            ..Pass::default()
+            ..ForwardContext::default()
         };
         let stream = layer.forward(states.into(), &mut pass, |feed_forward, x, pass| {
             feed_forward.forward(x, pass)
         });
-        stream.whole()
+        stream.materialize()
     }
 
-    /// Scores of the vocabulary for each hidden state.
+    /// Logits over the vocabulary of each hidden state.
     ///
     /// # Panics
-    /// When the model has no head for them.
-    pub fn words(&self, hidden: Tensor<3>) -> Tensor<3> {
-        let words = self.scores(hidden);
-        words.expect("words: the model has no head that scores the vocabulary")
+    /// When the model has no language-model head.
+    pub fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
+        let logits = self.vocabulary_logits(hidden);
+        logits.expect("logits: the model has no language-model head")
     }
 
-    fn scores(&self, states: Tensor<3>) -> Option<Tensor<3>> {
+    fn vocabulary_logits(&self, states: Tensor<3>) -> Option<Tensor<3>> {
         match (&self.words, &self.adaptive) {
-            (Some(words), _) => Some(words.forward(states, || self.stack.tokens())),
+            (Some(head), _) => Some(head.forward(states, || self.stack.tokens())),
             (None, Some(adaptive)) => Some(adaptive.forward(states, self.stack.clusters())),
             (None, None) => None,
         }

@@ -1,4 +1,4 @@
-//! Well-known architectures as settings, to start from: what a checkpoint's config.json says is read by `checkpoint`.
+//! Settings of well-known architectures, to start from. (`checkpoint` reads those of a checkpoint's config.json.)
 
 use crate::{
     Activation, AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig,
@@ -6,22 +6,22 @@ use crate::{
     PositionsConfig, Role, SinusoidalConfig,
 };
 
-/// Sizes of the Transformer of the paper; the defaults are those of its base model.
+/// Sizes of the original Transformer; the defaults are those of its base model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerSizes {
-    /// Tokens of source and target together.
+    /// Size of the vocabulary, which source and target share.
     pub vocabulary: usize,
-    /// The longest sequence.
+    /// The maximum sequence length.
     pub length: usize,
     /// Width of the residual stream.
     pub width: usize,
-    /// Heads of each attention.
+    /// Attention heads.
     pub heads: usize,
-    /// Width between the maps of the feed-forward layers.
+    /// Width of the feed-forward layers' hidden layer.
     pub hidden_width: usize,
-    /// Blocks of the encoder, and as many of the decoder.
+    /// Blocks of the encoder, and of the decoder.
     pub layers: usize,
-    /// On embeddings and on what sublayers add.
+    /// Dropout on embeddings and on the output of each sublayer.
     pub dropout: f64,
 }
 
@@ -39,8 +39,8 @@ impl Default for TransformerSizes {
     }
 }
 
-/// The Transformer as it was published: an encoder and a decoder, norms after the sums, ReLU, sines and cosines, and one table
-/// for source, target and scores. Vaswani et al. 2017.
+/// The original Transformer: an encoder and a decoder, post-norm, ReLU, sinusoidal positions, and one matrix for both embeddings
+/// and the output projection. Vaswani et al. 2017.
 pub fn transformer(sizes: TransformerSizes) -> ModelConfig {
     let stack = |role: Role| {
         let attention = AttentionConfig::Full(FullAttentionConfig {

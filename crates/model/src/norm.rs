@@ -1,13 +1,15 @@
-//! Normalizations: layer (Ba et al. 2016) and root-mean-square (Zhang and Sennrich 2019).
+//! Normalization: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 
-use attentive_tensor::{NormKind, NormOperands, norm, norm_beside, norm_beside_sum, norm_of_sum};
+use attentive_tensor::{
+    NormKind, NormParameters, add_norm, add_norm_with_sum, norm, norm_with_input,
+};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::Initializer;
 
-/// Which normalization, and what keeps it from dividing by zero.
+/// The kind of normalization and its epsilon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NormConfig {
@@ -30,7 +32,7 @@ fn default_epsilon() -> f64 {
 }
 
 impl NormConfig {
-    /// What is added before the division.
+    /// The epsilon that prevents division by zero.
     pub fn epsilon(&self) -> f64 {
         match self {
             Self::Layer { epsilon } | Self::Rms { epsilon } => *epsilon,
@@ -43,19 +45,19 @@ impl NormConfig {
 pub struct Norm {
     /// The scale, `[width]`.
     pub weight: Param<Tensor<1>>,
-    /// The shift, `[width]`; the root-mean-square norm has none.
+    /// The shift, `[width]`; RMSNorm has none.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     config: NormConfig,
 }
 
 impl Norm {
-    /// A norm that starts as a plain normalization: scale one, shift zero.
-    pub fn new(config: &NormConfig, width: usize, initial: &mut Initializer) -> Self {
+    /// A norm with scale one and shift zero.
+    pub fn new(config: &NormConfig, width: usize, initializer: &mut Initializer) -> Self {
         Self {
-            weight: initial.constant([width], 1.0),
+            weight: initializer.constant([width], 1.0),
             bias: match config {
-                NormConfig::Layer { .. } => Some(initial.constant([width], 0.0)),
+                NormConfig::Layer { .. } => Some(initializer.constant([width], 0.0)),
                 NormConfig::Rms { .. } => None,
             },
             config: config.clone(),
@@ -64,30 +66,30 @@ impl Norm {
 
     /// Normalizes the last axis.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        norm(x, self.operands())
+        norm(x, self.parameters())
     }
 
-    /// `x` and its norm, for a residual connection around what reads the norm.
-    pub fn forward_beside<const D: usize>(&self, x: Tensor<D>) -> [Tensor<D>; 2] {
-        norm_beside(x, self.operands())
+    /// `x` and its norm. `x` is returned for the residual connection.
+    pub fn forward_with_input<const D: usize>(&self, x: Tensor<D>) -> [Tensor<D>; 2] {
+        norm_with_input(x, self.parameters())
     }
 
-    /// `x + branch` and its norm, for a residual connection around what reads the norm.
-    pub fn forward_beside_sum<const D: usize>(
+    /// `x + branch` and its norm. The sum is returned for the residual connection.
+    pub fn add_norm_with_sum<const D: usize>(
         &self,
         x: Tensor<D>,
         branch: Tensor<D>,
     ) -> [Tensor<D>; 2] {
-        norm_beside_sum(x, branch, self.operands())
+        add_norm_with_sum(x, branch, self.parameters())
     }
 
     /// The norm of `x + branch`.
-    pub fn forward_of_sum<const D: usize>(&self, x: Tensor<D>, branch: Tensor<D>) -> Tensor<D> {
-        norm_of_sum(x, branch, self.operands())
+    pub fn add_norm<const D: usize>(&self, x: Tensor<D>, branch: Tensor<D>) -> Tensor<D> {
+        add_norm(x, branch, self.parameters())
     }
 
-    fn operands(&self) -> NormOperands {
-        NormOperands {
+    fn parameters(&self) -> NormParameters {
+        NormParameters {
             kind: match self.config {
                 NormConfig::Layer { .. } => NormKind::Layer,
                 NormConfig::Rms { .. } => NormKind::Rms,

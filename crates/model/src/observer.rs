@@ -1,20 +1,20 @@
-//! Looking at a pass while it runs, and changing it.
+//! Hooks into a forward pass, to read or replace its values.
 
 use burn::tensor::Tensor;
 
 use crate::Role;
 
-/// A place in a model where the residual stream can be seen, `[batch, length, width]`.
+/// A point of a model where the residual stream `[batch, length, width]` can be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
     /// The sum of token and position embeddings.
     Embedding,
-    /// What a block gives to the next.
+    /// The output of a block.
     Block {
         /// The block's number, from zero.
         layer: usize,
     },
-    /// What the head reads, after the last norm.
+    /// The input of the heads, after the last norm.
     Final,
 }
 
@@ -23,11 +23,11 @@ pub enum Site {
 pub struct AttentionSite {
     /// The block's number, from zero.
     pub layer: usize,
-    /// What it is used for: a decoder's block has one over its own sequence and one over the encoder's.
+    /// Its role: a decoder's block has self-attention and cross attention.
     pub role: Role,
 }
 
-/// Sees values as they pass by. Returning the value reads it; returning another ablates or patches.
+/// A hook into a forward pass. Returning the value reads it; returning another ablates or patches.
 pub trait Observer {
     /// The residual stream at `site`.
     fn hidden(&mut self, site: Site, value: Tensor<3>) -> Tensor<3> {
@@ -35,7 +35,7 @@ pub trait Observer {
         value
     }
 
-    /// Whether [`Observer::weights`] shall be called for this attention; the weights are not computed otherwise.
+    /// Whether to call [`Observer::weights`] for this attention; otherwise its weights are not computed.
     fn wants_weights(&self, site: AttentionSite) -> bool {
         let _ = site;
         false
@@ -48,14 +48,14 @@ pub trait Observer {
     }
 }
 
-/// Keeps what it sees.
+/// Records what it observes.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    /// Whether to keep attention weights.
-    pub keep_weights: bool,
+    /// Whether to record attention weights.
+    pub record_weights: bool,
     /// The residual stream: after the embedding, after each block, after the last norm.
     pub hidden: Vec<(Site, Tensor<3>)>,
-    /// The attention weights, in the order in which they were made.
+    /// The attention weights, in the order of computation.
     pub weights: Vec<(AttentionSite, Tensor<4>)>,
 }
 
@@ -66,7 +66,7 @@ impl Observer for Recorder {
     }
 
     fn wants_weights(&self, _site: AttentionSite) -> bool {
-        self.keep_weights
+        self.record_weights
     }
 
     fn weights(&mut self, site: AttentionSite, value: Tensor<4>) -> Tensor<4> {

@@ -9,42 +9,42 @@ use burn::tensor::{Shape, Tensor, TensorData};
 /// The name, identity and shape of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// The path of field names.
+    /// The path of module fields.
     pub name: String,
-    /// The identity that gradients are kept under.
+    /// The id of its gradient.
     pub id: ParamId,
     /// The shape.
     pub shape: Vec<usize>,
 }
 
-/// The parameters of a model, in the order of its fields.
+/// The parameters of a module, in the order of its fields.
 pub fn parameters<M: Module>(model: &M) -> Vec<Parameter> {
-    let mut lister = Lister::default();
-    model.visit(&mut lister);
-    lister.found
+    let mut collector = Collector::default();
+    model.visit(&mut collector);
+    collector.parameters
 }
 
-/// The numbers of a parameter, and how they lie.
+/// The data of a parameter, and its layout.
 #[derive(Clone, Debug)]
-pub enum Numbers {
-    /// In the order of the parameter's axes.
-    InOrder(TensorData),
-    /// The rows of the parameter, a matrix, are these columns of another. They stay there: it may be a file that is mapped.
-    Columns(TensorData, Range<usize>),
+pub enum ParamData {
+    /// In row-major order of the parameter's axes.
+    Contiguous(TensorData),
+    /// The transpose of these columns of a matrix, of which no copy is made here: it may be memory-mapped.
+    TransposedColumns(TensorData, Range<usize>),
 }
 
-impl From<TensorData> for Numbers {
+impl From<TensorData> for ParamData {
     fn from(data: TensorData) -> Self {
-        Self::InOrder(data)
+        Self::Contiguous(data)
     }
 }
 
-impl Numbers {
+impl ParamData {
     /// The shape of the parameter.
     fn shape(&self) -> Shape {
         match self {
-            Self::InOrder(data) => data.shape().clone(),
-            Self::Columns(data, columns) => Shape::new([columns.len(), data.shape()[0]]),
+            Self::Contiguous(data) => data.shape().clone(),
+            Self::TransposedColumns(data, columns) => Shape::new([columns.len(), data.shape()[0]]),
         }
     }
 }
@@ -53,15 +53,18 @@ impl Numbers {
 ///
 /// # Panics
 /// When a value has another shape than its parameter.
-pub fn replace_parameters<M: Module, N: Into<Numbers>>(model: M, values: HashMap<String, N>) -> M {
+pub fn replace_parameters<M: Module, N: Into<ParamData>>(
+    model: M,
+    values: HashMap<String, N>,
+) -> M {
     model.map(&mut Replacer {
         path: Path::default(),
         values,
     })
 }
 
-/// The names on the way to a parameter. Enum variants are no part of it: a norm's weight is `norm.weight`
-/// whichever kind of norm it is.
+/// The path of module fields to a parameter. Enum variants are left out: a norm's weight is `norm.weight` for every kind of
+/// norm.
 #[derive(Default)]
 struct Path(Vec<Option<String>>);
 
@@ -82,12 +85,12 @@ impl Path {
 }
 
 #[derive(Default)]
-struct Lister {
+struct Collector {
     path: Path,
-    found: Vec<Parameter>,
+    parameters: Vec<Parameter>,
 }
 
-impl ModuleVisitor for Lister {
+impl ModuleVisitor for Collector {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -97,7 +100,7 @@ impl ModuleVisitor for Lister {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.found.push(Parameter {
+        self.parameters.push(Parameter {
             name: self.path.name(),
             id: param.id,
             shape: param.lazy_shape().to_vec(),
@@ -110,7 +113,7 @@ struct Replacer<N> {
     values: HashMap<String, N>,
 }
 
-impl<N: Into<Numbers>> ModuleMapper for Replacer<N> {
+impl<N: Into<ParamData>> ModuleMapper for Replacer<N> {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -121,25 +124,25 @@ impl<N: Into<Numbers>> ModuleMapper for Replacer<N> {
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let name = self.path.name();
-        let Some(numbers) = self.values.remove(&name) else {
+        let Some(data) = self.values.remove(&name) else {
             return param;
         };
-        let numbers: Numbers = numbers.into();
-        let (given, shape) = (numbers.shape(), param.lazy_shape());
+        let data: ParamData = data.into();
+        let (given, shape) = (data.shape(), param.lazy_shape());
         assert_eq!(
             given, shape,
             "replace_parameters: {name} is {shape:?} and was given {given:?}"
         );
         let device = param.lazy_device();
-        let tensor = match numbers {
-            Numbers::InOrder(data) => Tensor::from_data(data, &device),
-            Numbers::Columns(data, columns) => {
+        let tensor = match data {
+            ParamData::Contiguous(data) => Tensor::from_data(data, &device),
+            ParamData::TransposedColumns(data, columns) => {
                 let matrix = Tensor::<D>::from_data(data, &device);
                 matrix.slice_dim(1, columns).swap_dims(0, 1)
             }
         };
-        // What is trained stays trained and what is frozen stays frozen. On a device without autodiff the setting is
-        // remembered, and takes effect when the model is put to training.
+        // Keeps `require_grad` as it is. On a device without autodiff the flag is stored, and takes effect when the model is
+        // moved to one with it.
         let id = param.id;
         param.transform_for_load(tensor, id)
     }

@@ -1,31 +1,30 @@
-//! Pictures as sequences: each square of pixels is mapped to a vector, behind learned vectors that gather for the whole
-//! picture. Dosovitskiy et al. 2021; the second learned vector, Touvron et al. 2021.
+//! Patch embedding of images: a linear projection of each patch, behind a class token (Dosovitskiy et al. 2021) and a
+//! distillation token (Touvron et al. 2021).
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{refuse, size, within};
 use crate::{ConfigError, Initializer, Linear};
 
-/// How pictures are cut.
+/// Settings of a patch embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatchesConfig {
-    /// Height of the pictures that positions are learned for, in pixels.
+    /// Height of the images that position embeddings are learned for, in pixels.
     pub height: usize,
     /// Their width.
     pub width: usize,
     /// Height and width of a patch.
     pub size: usize,
-    /// Numbers per pixel.
+    /// Channels of an image.
     #[serde(default = "three")]
     pub channels: usize,
-    /// Whether the map of patches has a bias.
+    /// Whether the projection has a bias.
     #[serde(default = "yes")]
     pub bias: bool,
-    /// How many learned vectors stand in front: one that gathers for classes, and a second one that gathers for the
-    /// classes of a teacher.
+    /// The number of learned tokens before the patches: 1 for a class token, 2 for a distillation token after it.
     #[serde(default = "one")]
     pub tokens: usize,
 }
@@ -43,7 +42,7 @@ fn one() -> usize {
 }
 
 impl PatchesConfig {
-    /// Whether the settings can work in a model of this length.
+    /// Whether the settings are valid in a model of this length.
     pub(crate) fn validate(&self, length: usize) -> Result<(), ConfigError> {
         size("patches.size", self.size)?;
         within("patches.channels", self.channels, 1 << 10)?;
@@ -78,7 +77,7 @@ impl PatchesConfig {
             return refuse(
                 "length",
                 format!(
-                    "{length} differs from the {positions} patches and tokens of a picture; use {positions}"
+                    "{length} differs from the {positions} patches and tokens of an image; use {positions}"
                 ),
             );
         }
@@ -91,7 +90,7 @@ impl PatchesConfig {
     }
 }
 
-/// Maps squares of pixels to vectors.
+/// A patch embedding.
 #[derive(Module, Debug)]
 pub struct Patches {
     map: Linear,
@@ -104,16 +103,16 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// A map to vectors of this width.
+    /// An embedding of this width.
     pub fn new(
         config: &PatchesConfig,
         width: usize,
-        deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
         let pixels = config.channels * config.size * config.size;
-        let map = Linear::new(pixels, width, config.bias, deviation, initial);
-        let mut token = |there: bool| there.then(|| initial.normal([1, width], deviation));
+        let map = Linear::new(pixels, width, config.bias, std, initializer);
+        let mut token = |present: bool| present.then(|| initializer.normal([1, width], std));
         Self {
             map,
             class_token: token(config.tokens > 0),
@@ -122,16 +121,11 @@ impl Patches {
         }
     }
 
-    /// The device of its weights.
-    pub(crate) fn device(&self) -> Device {
-        self.map.weight.lazy_device()
-    }
-
-    /// `[batch, channels, height, width]` to the learned vectors and one per patch, row by row, `[batch, length, width]`,
-    /// and the rows and columns of patches.
+    /// `[batch, channels, height, width]` to the learned tokens and the patches, row by row, `[batch, length, width]`, and the
+    /// number of rows and columns of patches.
     ///
     /// # Panics
-    /// When the picture has other channels, or is no whole number of patches.
+    /// When the image has other channels, or its size is not a multiple of the patch size.
     pub fn forward(&self, pixels: Tensor<4>) -> (Tensor<3>, [usize; 2]) {
         let [batch, channels, height, width] = pixels.dims();
         let size = self.config.size;
@@ -139,7 +133,7 @@ impl Patches {
             channels == self.config.channels
                 && height.is_multiple_of(size)
                 && width.is_multiple_of(size),
-            "patches: pixels {:?} do not fit {} channels and patches of {size}",
+            "patches: pixels {:?} do not match {} channels and patches of {size}",
             pixels.dims(),
             self.config.channels
         );
@@ -149,15 +143,15 @@ impl Patches {
             .reshape([batch, channels, rows, size, columns, size])
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, rows * columns, channels * size * size]);
-        let mapped = self.map.forward(patches);
-        let [_, _, width] = mapped.dims();
+        let embedded = self.map.forward(patches);
+        let [_, _, width] = embedded.dims();
         let tokens = [&self.class_token, &self.distillation_token];
         let mut parts: Vec<Tensor<3>> = tokens
             .into_iter()
             .flatten()
             .map(|token| token.val().unsqueeze_dim::<3>(0).expand([batch, 1, width]))
             .collect();
-        parts.push(mapped);
+        parts.push(embedded);
         (Tensor::cat(parts, 1), grid)
     }
 }

@@ -1,5 +1,5 @@
-//! What blocks read and add to: one residual stream, or two that take turns, each of which can be found again from what comes
-//! after it. Gomez et al. 2017; Kitaev et al. 2020.
+//! The residual stream that blocks read and add to, or the two of a reversible network, whose inputs can be recomputed from
+//! their outputs. Gomez et al. 2017; Kitaev et al. 2020.
 //!
 //! ```text
 //! one:   x → x + attention(x) → x + feed_forward(x)        two:   attended += attention(fed)
@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::refuse;
-use crate::{ConfigError, ModelConfig, Norm, NormPlacement, Pass, Site};
+use crate::{ConfigError, ForwardContext, ModelConfig, Norm, NormPlacement, Site};
 
 /// Which residual streams a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,13 +20,13 @@ pub enum ResidualConfig {
     /// One, which every sublayer reads and adds to.
     #[default]
     One,
-    /// Two that start alike: attention reads the second and adds to the first, feed-forward the reverse. What reads the
-    /// stack reads both, beside one another.
+    /// Two, both starting from the embeddings: attention reads the second and adds to the first, feed-forward the reverse.
+    /// The output of the stack is their concatenation.
     Reversible,
 }
 
 impl ResidualConfig {
-    /// Whether the settings can work in `model`.
+    /// Whether the settings are valid in `model`.
     pub(crate) fn validate(self, model: &ModelConfig) -> Result<(), ConfigError> {
         if self == Self::One {
             return Ok(());
@@ -35,13 +35,13 @@ impl ResidualConfig {
         if blocks().any(|block| block.cross.is_some()) {
             return refuse(
                 "residual",
-                "reversible streams have no place for a cross attention; use \"one\"",
+                "reversible streams do not support cross attention; use \"one\"",
             );
         }
         if blocks().any(|block| block.placement == NormPlacement::After) {
             return refuse(
                 "residual",
-                "a norm after the sum keeps streams from being reversible; place norms before, or use \"one\"",
+                "a norm after the sum is not reversible; place norms before, or use \"one\"",
             );
         }
         Ok(())
@@ -56,51 +56,51 @@ impl ResidualConfig {
     }
 }
 
-/// A residual stream, `[batch, length, width]`, and what a sublayer gave that is yet to be added: the next norm does that on its
-/// way, instead of a pass over memory for it alone.
+/// A residual stream, `[batch, length, width]`, and the output of the last sublayer, which is still to be added: the next norm
+/// fuses the addition and saves a pass over memory.
 #[derive(Clone, Debug)]
 pub struct Stream {
     x: Tensor<3>,
-    branch: Option<Tensor<3>>,
+    pending: Option<Tensor<3>>,
 }
 
 impl Stream {
-    /// A stream to which this will be added.
-    pub fn with_branch(x: Tensor<3>, branch: Tensor<3>) -> Self {
+    /// A stream with a pending addition.
+    pub fn with_pending(x: Tensor<3>, pending: Tensor<3>) -> Self {
         Self {
             x,
-            branch: Some(branch),
+            pending: Some(pending),
         }
     }
 
-    /// The stream itself.
-    pub fn whole(self) -> Tensor<3> {
-        match self.branch {
-            Some(branch) => add(self.x, branch),
+    /// The stream with its pending addition done.
+    pub fn materialize(self) -> Tensor<3> {
+        match self.pending {
+            Some(pending) => add(self.x, pending),
             None => self.x,
         }
     }
 
-    /// Its norm.
-    pub fn normed(self, norm: &Norm) -> Tensor<3> {
-        match self.branch {
-            Some(branch) => norm.forward_of_sum(self.x, branch),
+    /// The norm of the stream.
+    pub fn add_norm(self, norm: &Norm) -> Tensor<3> {
+        match self.pending {
+            Some(pending) => norm.add_norm(self.x, pending),
             None => norm.forward(self.x),
         }
     }
 
     /// The stream and its norm.
-    pub fn beside_norm(self, norm: &Norm) -> [Tensor<3>; 2] {
-        match self.branch {
-            Some(branch) => norm.forward_beside_sum(self.x, branch),
-            None => norm.forward_beside(self.x),
+    pub fn add_norm_with_sum(self, norm: &Norm) -> [Tensor<3>; 2] {
+        match self.pending {
+            Some(pending) => norm.add_norm_with_sum(self.x, pending),
+            None => norm.forward_with_input(self.x),
         }
     }
 
-    /// The same after an observer, if there is one, has seen it.
-    pub(crate) fn observed(self, site: Site, pass: &mut Pass) -> Self {
+    /// Shows the stream to the observer, if there is one.
+    pub(crate) fn observed(self, site: Site, pass: &mut ForwardContext) -> Self {
         match pass.observer {
-            Some(_) => pass.observe(site, self.whole()).into(),
+            Some(_) => pass.observe(site, self.materialize()).into(),
             None => self,
         }
     }
@@ -108,26 +108,26 @@ impl Stream {
 
 impl From<Tensor<3>> for Stream {
     fn from(x: Tensor<3>) -> Self {
-        Self { x, branch: None }
+        Self { x, pending: None }
     }
 }
 
-/// The residual streams of a pass, each `[batch, length, width]`.
+/// The residual streams of a forward pass, each `[batch, length, width]`.
 #[derive(Clone, Debug)]
 pub enum Residual {
     /// The only one.
     One(Stream),
-    /// Two that take turns.
+    /// The two of a reversible network.
     Two {
-        /// What attention adds to.
+        /// The stream that attention adds to.
         attended: Tensor<3>,
-        /// What feed-forward adds to.
+        /// The stream that feed-forward adds to.
         fed: Tensor<3>,
     },
 }
 
 impl Residual {
-    /// Streams that start with these vectors.
+    /// Streams that start from `x`.
     pub fn new(config: ResidualConfig, x: Tensor<3>) -> Self {
         match config {
             ResidualConfig::One => Self::One(x.into()),
@@ -138,8 +138,8 @@ impl Residual {
         }
     }
 
-    /// All streams beside one another.
-    pub fn joined(self) -> Stream {
+    /// All streams, concatenated along the width.
+    pub fn concatenated(self) -> Stream {
         match self {
             Self::One(stream) => stream,
             Self::Two { attended, fed } => Tensor::cat(vec![attended, fed], 2).into(),

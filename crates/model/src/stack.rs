@@ -1,4 +1,4 @@
-//! A stack of blocks with what it reads: from ids or pixels to hidden states.
+//! Embeddings and a stack of blocks: from ids or pixels to hidden states.
 
 use std::ops::Range;
 
@@ -6,19 +6,20 @@ use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::clusters::embed;
+use crate::adaptive::embed;
 use crate::positions::interpolated;
 use crate::question::question_lengths;
 use crate::{
-    Axial, Block, Cache, ClusterEmbedding, DistanceBias, Embedding, Initializer, Linear, Memory,
-    ModelConfig, Norm, Observer, Pass, Patches, PositionsConfig, Residual, Site, sinusoid,
+    AdaptiveEmbedding, Axial, Block, Cache, DistanceBias, Embedding, ForwardContext, Initializer,
+    Linear, Memory, ModelConfig, Norm, Observer, Patches, PositionsConfig, Residual, Site,
+    sinusoid,
 };
 
 /// Embeddings, blocks and the norm after them.
 #[derive(Module, Debug)]
 pub struct Stack {
     tokens: Option<Embedding>,
-    clusters: Vec<ClusterEmbedding>,
+    clusters: Vec<AdaptiveEmbedding>,
     patches: Option<Patches>,
     positions: Option<Embedding>,
     axial: Option<Axial>,
@@ -31,116 +32,115 @@ pub struct Stack {
     config: ModelConfig,
 }
 
-/// What a pass reads.
+/// The input of a forward pass.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The sequences.
-    pub source: Source,
-    /// Positions, `[batch or 1, length]`, where they are learned as rows of their table; counted on from what the cache
-    /// holds unless said. A model whose positions are distances, or that has none, panics when given them rather than leave
-    /// them unused.
+    /// Token ids or images.
+    pub data: InputData,
+    /// Position ids, `[batch or 1, length]`; by default they count on from the length of the cache. A model with relative
+    /// positions or none panics when given them rather than ignore them.
     pub positions: Option<Tensor<2, Int>>,
-    /// To which kind of segment each token belongs, `[batch, length]`; the first unless said.
+    /// Token type ids, `[batch, length]`; 0 by default.
     pub types: Option<Tensor<2, Int>>,
-    /// Where padding leaves real tokens, one range per batch row, counted from the cache's first position.
-    pub keys: Option<Vec<Range<usize>>>,
-    /// Which positions see all and are seen by all; those of the settings unless said. See [`Pass::globals`].
+    /// The range of tokens of each batch row that are not padding, counted from the cache's first position; all by default.
+    pub non_padding: Option<Vec<Range<usize>>>,
+    /// Positions with global attention; those of the settings by default. See [`ForwardContext::globals`].
     pub globals: Option<Vec<Vec<usize>>>,
-    /// The sequence that cross attention looks at: what [`crate::Model::encode`] gave, or states from elsewhere.
+    /// The keys and values of cross attention: the result of [`crate::Model::encode`], or states from elsewhere.
     pub memory: Option<Memory>,
 }
 
-/// The sequences that a pass reads.
+/// Token ids or images.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum InputData {
     /// Token ids, `[batch, length]`.
     Ids(Tensor<2, Int>),
-    /// Pictures, `[batch, channels, height, width]`.
+    /// Images, `[batch, channels, height, width]`.
     Pixels(Tensor<4>),
 }
 
 impl Input {
-    /// Ids without padding, at the positions that follow the cache.
+    /// Token ids without padding, at the positions that follow the cache.
     pub fn new(ids: Tensor<2, Int>) -> Self {
-        Self::of(Source::Ids(ids))
+        Self::of(InputData::Ids(ids))
     }
 
-    /// Pictures.
+    /// Images.
     pub fn pixels(pixels: Tensor<4>) -> Self {
-        Self::of(Source::Pixels(pixels))
+        Self::of(InputData::Pixels(pixels))
     }
 
-    fn of(source: Source) -> Self {
+    fn of(data: InputData) -> Self {
         Self {
-            source,
+            data,
             positions: None,
             types: None,
-            keys: None,
+            non_padding: None,
             globals: None,
             memory: None,
         }
     }
 }
 
-/// What may go beside a pass.
+/// Options of a forward pass.
 #[derive(Default)]
-pub struct Extras<'a> {
-    /// Keys and values of earlier passes; this pass adds its own.
+pub struct ForwardOptions<'a> {
+    /// The KV cache, which this pass reads and extends.
     pub cache: Option<&'a mut Cache>,
-    /// Who looks on.
+    /// Sees and may replace hidden states and attention weights.
     pub observer: Option<&'a mut dyn Observer>,
-    /// The source of dropout; without it nothing is dropped.
+    /// The generator of dropout masks; without it dropout is off.
     pub randomness: Option<&'a mut Randomness>,
 }
 
-/// What the layers give, before the heads.
+/// The result of a stack, before the heads.
 #[derive(Clone, Debug)]
-pub struct Hidden {
-    /// What the heads read, `[batch, length, width]`.
+pub struct HiddenStates {
+    /// The last hidden states, `[batch, length, width]`.
     pub states: Tensor<3>,
-    /// What layers ask training to add to its loss, weighted and summed: the balance of mixtures of experts. None where no
-    /// layer asks.
+    /// What training adds to its loss, weighted and summed over layers: the balancing losses of mixtures of experts. None
+    /// where no layer has any.
     pub auxiliary_loss: Option<Tensor<1>>,
 }
 
 impl Stack {
-    /// Builds the stack of settings that are valid.
-    pub(crate) fn new(config: &ModelConfig, initial: &mut Initializer) -> Self {
+    /// Builds the stack; `config` must be valid.
+    pub(crate) fn new(config: &ModelConfig, initializer: &mut Initializer) -> Self {
         let (width, narrow) = (config.width, config.embedding_width());
-        let deviation = config.initial_deviation;
+        let std = config.init_std;
         let reads_tokens = config.patches.is_none()
             && config.embedding.clusters.is_none()
             && !config.embedding.shared;
-        let mut table = |shape| Embedding::new(shape, deviation, initial);
+        let mut table = |shape| Embedding::new(shape, std, initializer);
         let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
-        let positions = config.positions.table(config).map(&mut table);
+        let positions = config.positions.table_shape(config).map(&mut table);
         let axial = match &config.positions {
-            PositionsConfig::Axial(axial) => Some(Axial::new(axial, deviation, initial)),
+            PositionsConfig::Axial(axial) => Some(Axial::new(axial, std, initializer)),
             _ => None,
         };
-        let mut table = |shape| Embedding::new(shape, deviation, initial);
+        let mut table = |shape| Embedding::new(shape, std, initializer);
         let types = config.embedding.types;
         let types = (types > 0).then(|| table([types, narrow]));
         Self {
             tokens,
             clusters: (config.embedding.clusters.as_ref())
-                .map(|clusters| ClusterEmbedding::all(clusters, config, initial))
+                .map(|clusters| AdaptiveEmbedding::all(clusters, config, initializer))
                 .unwrap_or_default(),
             patches: (config.patches.as_ref())
-                .map(|patches| Patches::new(patches, width, deviation, initial)),
+                .map(|patches| Patches::new(patches, width, std, initializer)),
             positions,
             axial,
             types,
             embedding_norm: (config.embedding.norm.as_ref())
-                .map(|norm| Norm::new(norm, narrow, initial)),
+                .map(|norm| Norm::new(norm, narrow, initializer)),
             embedding_map: (config.embedding.width.is_some())
-                .then(|| Linear::new(narrow, width, true, deviation, initial)),
+                .then(|| Linear::new(narrow, width, true, std, initializer)),
             blocks: config
-                .layer_blocks()
-                .map(|block| Block::new(block, config, config.role, initial))
+                .stored_blocks()
+                .map(|block| Block::new(block, config, config.role, initializer))
                 .collect(),
             final_norm: (config.final_norm.as_ref())
-                .map(|norm| Norm::new(norm, config.states_width(), initial)),
+                .map(|norm| Norm::new(norm, config.states_width(), initializer)),
             config: config.clone(),
         }
     }
@@ -150,89 +150,90 @@ impl Stack {
         &self.config
     }
 
-    /// The table of tokens, `[vocabulary, width]`.
+    /// The token embedding, `[vocabulary, width]`.
     ///
     /// # Panics
-    /// When it has none of its own.
+    /// When the stack has none of its own.
     pub fn tokens(&self) -> Tensor<2> {
         let tokens = self.tokens.as_ref();
         tokens
-            .expect("stack: there is no table of tokens here")
+            .expect("stack: this stack has no token embedding of its own")
             .weight
             .val()
     }
 
-    /// The clusters of tokens, where they are in such.
-    pub fn clusters(&self) -> &[ClusterEmbedding] {
+    /// The clusters of an adaptive embedding; empty without one.
+    pub fn clusters(&self) -> &[AdaptiveEmbedding] {
         &self.clusters
     }
 
     /// The device of its weights.
     pub(crate) fn device(&self) -> Device {
-        match (&self.tokens, &self.patches, self.clusters.first()) {
-            (Some(tokens), ..) => tokens.weight.lazy_device(),
-            (None, Some(patches), _) => patches.device(),
-            (None, None, Some(cluster)) => cluster.table().lazy_device(),
-            (None, None, None) => panic!("stack: an encoder's device is that of its decoder"),
-        }
+        // A valid stack has at least one block.
+        self.blocks[0].device()
     }
 
-    /// Draws anew what is drawn anew at this step.
-    pub(crate) fn redraw(self, step: u64) -> Self {
+    /// Resamples random features when due.
+    pub(crate) fn resample_features(self, step: u64) -> Self {
         let blocks = self.blocks.into_iter();
         Self {
-            blocks: blocks.map(|block| block.redraw(step)).collect(),
+            blocks: blocks.map(|block| block.resample_features(step)).collect(),
             ..self
         }
     }
 
-    /// The hidden states of a pass; `shared` is the table of tokens, where this stack has none of its own.
+    /// A forward pass; `shared` is the token embedding of a stack that has none of its own.
     ///
     /// # Panics
-    /// When positions, kinds of segments or another sequence are given to a stack that cannot use them, or ids to one that
-    /// reads pictures, or the reverse.
-    pub fn forward(&self, input: Input, shared: Option<Tensor<2>>, extras: Extras) -> Hidden {
-        let Extras {
+    /// When the stack cannot use the positions, token types or memory that it is given, or is given ids where it reads images,
+    /// or the reverse.
+    pub fn forward(
+        &self,
+        input: Input,
+        shared: Option<Tensor<2>>,
+        options: ForwardOptions,
+    ) -> HiddenStates {
+        let ForwardOptions {
             cache,
             observer,
             randomness,
-        } = extras;
+        } = options;
         let start = cache.as_ref().map_or(0, |cache| cache.length());
-        let (vectors, positions) = self.embed(&input, shared, start);
-        let [_, length, _] = vectors.dims();
-        let crossed = self.config.blocks.iter().any(|block| block.cross.is_some());
+        let (embeddings, positions) = self.embed(&input, shared, start);
+        let [_, length, _] = embeddings.dims();
+        let has_cross = self.config.blocks.iter().any(|block| block.cross.is_some());
         assert!(
-            crossed || input.memory.is_none(),
-            "stack: another sequence was given, and no block looks at one"
+            has_cross || input.memory.is_none(),
+            "stack: a memory was given, and no block has cross attention"
         );
-        let real_tokens = input.keys.as_ref().map(|keys| {
-            let real = |range: &Range<usize>| {
+        let token_mask = input.non_padding.as_ref().map(|keys| {
+            let non_padding = |range: &Range<usize>| {
                 let range = range.clone();
                 (start..start + length).map(move |position| range.contains(&position))
             };
-            keys.iter().flat_map(real).collect()
+            keys.iter().flat_map(non_padding).collect()
         });
-        let globals = match (&input.source, self.config.globals) {
-            (Source::Ids(ids), Some(config)) => input.globals.or_else(|| Some(config.of(ids))),
+        let globals = match (&input.data, self.config.globals) {
+            (InputData::Ids(ids), Some(config)) => input.globals.or_else(|| Some(config.of(ids))),
             _ => input.globals,
         };
-        let mut pass = Pass {
-            real: input.keys,
+        let mut pass = ForwardContext {
+            non_padding: input.non_padding,
             memory: input.memory,
             globals,
             rotary: self
                 .config
                 .positions
-                .angles(&positions, self.config.head_width()),
-            distance_bias: self.distance_bias(&vectors.device()),
-            real_tokens,
+                .rotary_angles(&positions, self.config.head_width()),
+            distance_bias: self.distance_bias(&embeddings.device()),
+            token_mask,
             cache,
             observer,
             randomness,
-            ..Pass::default()
+            ..ForwardContext::default()
         };
         let mut x = dropout(
-            vectors,
+            embeddings,
             self.config.embedding_dropout,
             pass.randomness.as_deref_mut(),
         );
@@ -241,47 +242,47 @@ impl Stack {
         }
         x = pass.observe(Site::Embedding, x);
         let mut residual = Residual::new(self.config.residual, x);
-        for (layer, block) in self.passed().enumerate() {
+        for (layer, block) in self.unrolled().enumerate() {
             residual = block.forward(residual, layer, &mut pass);
         }
-        let stream = residual.joined();
+        let stream = residual.concatenated();
         if let Some(cache) = pass.cache.as_deref_mut() {
             cache.advance(length);
         }
         let x = match &self.final_norm {
-            Some(norm) => stream.normed(norm),
-            None => stream.whole(),
+            Some(norm) => stream.add_norm(norm),
+            None => stream.materialize(),
         };
-        Hidden {
+        HiddenStates {
             states: pass.observe(Site::Final, x),
             auxiliary_loss: pass.auxiliary_loss(),
         }
     }
 
-    /// The blocks in the order of a pass.
-    fn passed(&self) -> impl Iterator<Item = &Block> {
+    /// The block of each layer, in the order of a forward pass.
+    fn unrolled(&self) -> impl Iterator<Item = &Block> {
         let order = &self.config.order;
-        let passes = match order.len() {
+        let layers = match order.len() {
             0 => self.blocks.len(),
-            passes => passes,
+            layers => layers,
         };
-        (0..passes).map(move |at| &self.blocks[order.get(at).copied().unwrap_or(at)])
+        (0..layers).map(move |at| &self.blocks[order.get(at).copied().unwrap_or(at)])
     }
 
-    /// The sum of all vectors, normalized, and the positions they stand for.
+    /// The sum of all embeddings, normalized, and their positions.
     fn embed(
         &self,
         input: &Input,
         shared: Option<Tensor<2>>,
         start: usize,
     ) -> (Tensor<3>, Tensor<2, Int>) {
-        let (x, positions) = match (&input.source, &self.patches) {
-            (Source::Pixels(pixels), Some(patches)) => {
+        let (x, positions) = match (&input.data, &self.patches) {
+            (InputData::Pixels(pixels), Some(patches)) => {
                 let (x, grid) = patches.forward(pixels.clone());
                 let positions = counted(0, x.dims()[1], &x.device());
-                (self.placed_in_grid(x, grid), positions)
+                (self.with_grid_positions(x, grid), positions)
             }
-            (Source::Ids(ids), None) => {
+            (InputData::Ids(ids), None) => {
                 let mut x = match self.clusters.as_slice() {
                     [] => embedding(shared.unwrap_or_else(|| self.tokens()), ids.clone()),
                     clusters => embed(clusters, ids),
@@ -293,8 +294,8 @@ impl Stack {
                 let positions = self.positions_of(input, ids, start);
                 (self.with_positions(x, positions.clone()), positions)
             }
-            (Source::Ids(_), Some(_)) => panic!("stack: ids were given to a model of pictures"),
-            (Source::Pixels(_), None) => panic!("stack: pixels were given to a model of tokens"),
+            (InputData::Ids(_), Some(_)) => panic!("stack: ids were given to a model of images"),
+            (InputData::Pixels(_), None) => panic!("stack: pixels were given to a model of tokens"),
         };
         match &self.embedding_norm {
             Some(norm) => (norm.forward(x), positions),
@@ -302,12 +303,12 @@ impl Stack {
         }
     }
 
-    /// The positions that were given, or those that follow the `start` that a cache holds.
+    /// The positions that were given, or those from `start` on, the length of the cache.
     fn positions_of(&self, input: &Input, ids: &Tensor<2, Int>, start: usize) -> Tensor<2, Int> {
         let config = &self.config.positions;
         if let Some(positions) = &input.positions {
             assert!(
-                config.countable(self.config.length).is_some(),
+                config.position_count(self.config.length).is_some(),
                 "stack: positions {:?} were given, and {config:?} cannot use them",
                 positions.dims()
             );
@@ -319,7 +320,7 @@ impl Stack {
         }
     }
 
-    /// The vectors with those of their kinds of segments, where there are kinds.
+    /// Adds token type embeddings, where the model has them.
     fn with_types(
         &self,
         x: Tensor<3>,
@@ -330,7 +331,7 @@ impl Stack {
         let Some(table) = &self.types else {
             assert!(
                 given.is_none(),
-                "stack: kinds of segments were given, and the model has none"
+                "stack: token types were given, and the model has none"
             );
             return x;
         };
@@ -338,16 +339,16 @@ impl Stack {
             (Some(types), _) => types.clone(),
             (None, Some(end)) => {
                 let ends = question_lengths(ids, end).into_iter();
-                let kinds = ends.flat_map(|end| (0..length).map(move |at| i64::from(at >= end)));
-                let kinds = TensorData::new(kinds.collect::<Vec<_>>(), [batch, length]);
-                Tensor::from_data(kinds, &x.device())
+                let types = ends.flat_map(|end| (0..length).map(move |at| i64::from(at >= end)));
+                let types = TensorData::new(types.collect::<Vec<_>>(), [batch, length]);
+                Tensor::from_data(types, &x.device())
             }
             (None, None) => Tensor::zeros([batch, length], &x.device()),
         };
         add(x, table.forward(types))
     }
 
-    /// The vectors with those of their positions, where positions are added.
+    /// Adds position embeddings, where positions are absolute.
     fn with_positions(&self, x: Tensor<3>, positions: Tensor<2, Int>) -> Tensor<3> {
         let [batch, length, width] = x.dims();
         match (&self.config.positions, &self.positions) {
@@ -362,15 +363,15 @@ impl Stack {
                 add(x, axial.forward(positions.expand([batch, length])))
             }
             (PositionsConfig::Sinusoidal(config), _) => {
-                let vectors = sinusoid(positions, width, config.layout);
-                add(x, vectors.expand([batch, length, width]))
+                let embeddings = sinusoid(positions, width, config.layout);
+                add(x, embeddings.expand([batch, length, width]))
             }
             _ => x,
         }
     }
 
-    /// The patches of a picture with the vectors of their places, which are interpolated for a picture of another size.
-    fn placed_in_grid(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
+    /// Adds the position embeddings of an image's patches, interpolated for an image of another size.
+    fn with_grid_positions(&self, x: Tensor<3>, grid: [usize; 2]) -> Tensor<3> {
         let (Some(config), Some(table)) = (&self.config.patches, &self.positions) else {
             let positions = counted(0, x.dims()[1], &x.device());
             return self.with_positions(x, positions);
@@ -386,7 +387,7 @@ impl Stack {
         )
     }
 
-    /// The biases by distance, where positions are such.
+    /// The relative position bias of attention scores, where the model has one.
     fn distance_bias(&self, device: &Device) -> Option<DistanceBias> {
         match (&self.config.positions, &self.positions) {
             (PositionsConfig::Alibi {}, _) => {

@@ -1,10 +1,10 @@
-//! A sublayer and its residual connection, with norms on the way in, on what is added, and after the sum, each or none.
+//! A sublayer and its residual connection, with optional norms of its input, of its output, and of the sum.
 
 use attentive_tensor::dropout;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::{BlockConfig, Initializer, Norm, NormPlacement, Pass, Stream};
+use crate::{BlockConfig, ForwardContext, Initializer, Norm, NormConfig, NormPlacement, Stream};
 
 /// `norm_after(x + dropout(norm_of_branch(body(norm_before(x)))))`, where an absent norm is the identity.
 #[derive(Module, Debug)]
@@ -18,9 +18,15 @@ pub struct Sublayer<Body: Module> {
 }
 
 impl<Body: Module> Sublayer<Body> {
-    /// Wraps `body`; the block's placement says which norms there are.
-    pub fn new(body: Body, block: &BlockConfig, width: usize, initial: &mut Initializer) -> Self {
-        let mut norm_if = |there: bool| there.then(|| Norm::new(&block.norm, width, initial));
+    /// Wraps `body`; the norms are those that the block's placement asks for.
+    pub fn new(
+        body: Body,
+        block: &BlockConfig,
+        width: usize,
+        initializer: &mut Initializer,
+    ) -> Self {
+        let mut norm_if =
+            |present: bool| present.then(|| Norm::new(&block.norm, width, initializer));
         let [before, of_branch, after] = match block.placement {
             NormPlacement::Before => [true, false, false],
             NormPlacement::After => [false, false, true],
@@ -35,7 +41,24 @@ impl<Body: Module> Sublayer<Body> {
         }
     }
 
-    /// The same around what `change` makes of the body.
+    /// Wraps `body` with a norm after the residual sum and nothing else.
+    pub(crate) fn post_norm(
+        body: Body,
+        norm: &NormConfig,
+        width: usize,
+        dropout: f64,
+        initializer: &mut Initializer,
+    ) -> Self {
+        Self {
+            norm_before: None,
+            body,
+            norm_of_branch: None,
+            norm_after: Some(Norm::new(norm, width, initializer)),
+            dropout,
+        }
+    }
+
+    /// The same sublayer around a changed body.
     pub(crate) fn map_body(self, change: impl FnOnce(Body) -> Body) -> Self {
         Self {
             body: change(self.body),
@@ -43,44 +66,49 @@ impl<Body: Module> Sublayer<Body> {
         }
     }
 
-    /// Applies the sublayer; `body` says how its tenant is called.
+    /// The wrapped module.
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Applies the sublayer; `body` calls the wrapped module.
     pub fn forward(
         &self,
         stream: Stream,
-        pass: &mut Pass,
-        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+        pass: &mut ForwardContext,
+        body: impl FnOnce(&Body, Tensor<3>, &mut ForwardContext) -> Tensor<3>,
     ) -> Stream {
         let [x, normed] = match &self.norm_before {
-            Some(norm) => stream.beside_norm(norm),
+            Some(norm) => stream.add_norm_with_sum(norm),
             None => {
-                let x = stream.whole();
+                let x = stream.materialize();
                 [x.clone(), x]
             }
         };
-        self.added(x, normed, pass, body)
+        self.add(x, normed, pass, body)
     }
 
-    /// The same where what is read is not what is added to.
+    /// Reads `x` and adds to `residual`, another stream.
     pub fn forward_across(
         &self,
-        onto: Tensor<3>,
+        residual: Tensor<3>,
         x: Tensor<3>,
-        pass: &mut Pass,
-        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+        pass: &mut ForwardContext,
+        body: impl FnOnce(&Body, Tensor<3>, &mut ForwardContext) -> Tensor<3>,
     ) -> Tensor<3> {
         let normed = match &self.norm_before {
             Some(norm) => norm.forward(x),
             None => x,
         };
-        self.added(onto, normed, pass, body).whole()
+        self.add(residual, normed, pass, body).materialize()
     }
 
-    fn added(
+    fn add(
         &self,
         x: Tensor<3>,
         normed: Tensor<3>,
-        pass: &mut Pass,
-        body: impl FnOnce(&Body, Tensor<3>, &mut Pass) -> Tensor<3>,
+        pass: &mut ForwardContext,
+        body: impl FnOnce(&Body, Tensor<3>, &mut ForwardContext) -> Tensor<3>,
     ) -> Stream {
         let branch = body(&self.body, normed, pass);
         let branch = match &self.norm_of_branch {
@@ -89,8 +117,8 @@ impl<Body: Module> Sublayer<Body> {
         };
         let branch = dropout(branch, self.dropout, pass.randomness.as_deref_mut());
         match &self.norm_after {
-            Some(norm) => norm.forward_of_sum(x, branch).into(),
-            None => Stream::with_branch(x, branch),
+            Some(norm) => norm.add_norm(x, branch).into(),
+            None => Stream::with_pending(x, branch),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Whether the settings of a model can work together.
+//! Validation of a model's settings.
 
-use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
+use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
 use crate::{BlockConfig, ConfigError, HeadConfig, ModelConfig, ResidualConfig, Role};
 
 impl ModelConfig {
-    /// Whether the settings can work together.
+    /// Whether the settings are valid, each alone and together.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_sizes()?;
         self.embedding.validate(self)?;
@@ -31,7 +31,7 @@ impl ModelConfig {
             Some(encoder) => self.validate_encoder(encoder),
             None if self.embedding.shared => refuse(
                 "embedding.shared",
-                "only an encoder can take the table of its decoder; leave it out",
+                "only an encoder can share the token embedding of its decoder; leave it out",
             ),
             None => Ok(()),
         }
@@ -45,7 +45,7 @@ impl ModelConfig {
         if self.patches.is_some() && self.vocabulary != 0 {
             return refuse(
                 "vocabulary",
-                "this model reads pictures and has none; leave it out",
+                "this model reads images and has none; leave it out",
             );
         }
         size("length", self.length)?;
@@ -53,11 +53,11 @@ impl ModelConfig {
         if self.role == Role::Cross {
             return refuse(
                 "role",
-                "a stack cannot look at another sequence alone; use causal or bidirectional",
+                "a stack needs self-attention; use causal or bidirectional",
             );
         }
         probability("embedding_dropout", self.embedding_dropout)?;
-        positive("initial_deviation", self.initial_deviation)
+        positive("init_std", self.init_std)
     }
 
     fn validate_blocks(&self) -> Result<(), ConfigError> {
@@ -70,7 +70,7 @@ impl ModelConfig {
         if self.order.is_empty() {
             return Ok(());
         }
-        within("order", self.order.len(), MOST_BLOCKS)?;
+        within("order", self.order.len(), MAX_BLOCKS)?;
         let stored = self.stored_layers();
         if let Some(number) = self.order.iter().find(|number| **number >= stored) {
             return refuse(
@@ -81,23 +81,25 @@ impl ModelConfig {
         match (0..stored).find(|number| !self.order.contains(number)) {
             Some(number) => refuse(
                 "order",
-                format!("block {number} is in no place; name each block at least once"),
+                format!("block {number} is missing; name each block at least once"),
             ),
             None => Ok(()),
         }
     }
 
     fn validate_block(&self, path: &str, block: &BlockConfig) -> Result<(), ConfigError> {
-        within(&format!("{path}.repeat"), block.repeat, MOST_BLOCKS)?;
+        within(&format!("{path}.repeat"), block.repeat, MAX_BLOCKS)?;
         probability(&format!("{path}.dropout"), block.dropout)?;
         positive(&format!("{path}.norm.epsilon"), block.norm.epsilon())?;
         let feed_forward = format!("{path}.feed_forward");
         block.feed_forward.validate(&feed_forward)?;
         if let Some(cross) = &block.cross {
-            cross.validate(&format!("{path}.cross"), &self.place(Role::Cross))?;
+            cross.validate(&format!("{path}.cross"), &self.attention_spec(Role::Cross))?;
         }
         let path = format!("{path}.attention");
-        block.attention.validate(&path, &self.place(self.role))?;
+        block
+            .attention
+            .validate(&path, &self.attention_spec(self.role))?;
         match block.attention.heads() {
             Some(heads) => self.positions.validate_block(&path, &heads, self),
             None => Ok(()),
@@ -112,7 +114,7 @@ impl ModelConfig {
         if self.blocks.iter().all(|block| block.cross.is_none()) {
             return refuse(
                 "encoder",
-                "no block looks at it; give blocks a cross attention, or leave the encoder out",
+                "no block reads it; give blocks a cross attention, or leave the encoder out",
             );
         }
         let heads = [
@@ -122,40 +124,40 @@ impl ModelConfig {
             ("labels", encoder.labels.is_some()),
             ("encoder", encoder.encoder.is_some()),
         ];
-        if let Some((field, _)) = heads.into_iter().find(|(_, there)| *there) {
-            let none = if field == "head" {
+        if let Some((field, _)) = heads.into_iter().find(|(_, set)| *set) {
+            let advice = if field == "head" {
                 "use \"none\""
             } else {
                 "leave it out"
             };
             return refuse(
                 &format!("encoder.{field}"),
-                format!("nothing but the decoder reads an encoder; {none}"),
+                format!("an encoder has no heads or encoder of its own; {advice}"),
             );
         }
         if encoder.residual != ResidualConfig::One {
             return refuse(
                 "encoder.residual",
-                "a decoder looks at one stream; use \"one\"",
+                "cross attention reads a single stream; use \"one\"",
             );
         }
         if !encoder.embedding.shared {
             return encoder.validate().map_err(inside);
         }
-        let (own, theirs) = (
+        let (decoder, shared) = (
             [self.vocabulary, self.embedding_width()],
             [encoder.vocabulary, encoder.embedding_width()],
         );
-        if self.patches.is_some() || own != theirs {
+        if self.patches.is_some() || decoder != shared {
             return refuse(
                 "encoder.embedding.shared",
                 format!(
-                    "the decoder's table {own:?} does not fit {theirs:?}; give the encoder one of its own"
+                    "the decoder's token embedding {decoder:?} does not match {shared:?}; give the encoder one of its own"
                 ),
             );
         }
-        let mut alone = encoder.clone();
-        alone.embedding.shared = false;
-        alone.validate().map_err(inside)
+        let mut unshared = encoder.clone();
+        unshared.embedding.shared = false;
+        unshared.validate().map_err(inside)
     }
 }

@@ -1,79 +1,83 @@
-//! Classes of texts and pictures, and labels of tokens.
+//! Sequence, image and token classification.
 
+use attentive_checkpoint::{ClassificationFunction, Description};
 use attentive_images::{Image, Preprocessor};
-use attentive_model::checkpoint::{Description, ScoresAs};
-use attentive_model::{Extras, Input, LabelsUse, Model};
+use attentive_model::{ForwardOptions, Input, Model, TokenTask};
 use burn::tensor::{Tensor, TensorData};
 
-use crate::batches::{in_order, probabilities, rows};
-use crate::{Batches, TaskError, Text};
+use attentive_generation::softmax;
+
+use crate::batcher::{in_order, rows};
+use crate::{Batcher, TaskError, Text};
 
 /// A class and its score.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scored {
-    /// Its number.
+pub struct ClassScore {
+    /// Its index.
     pub class: usize,
     /// Its name.
     pub label: String,
-    /// How likely it is; where scores are plain, the number that the model gives.
+    /// Its probability, or its logit with [`ClassificationFunction::None`].
     pub score: f64,
 }
 
-/// What the scores of a model's classes or labels mean.
+/// The names of a model's classes, and how its logits become scores.
 #[derive(Clone, Copy, Debug)]
-pub struct Meaning<'a> {
-    /// Their names; those without one are called by their number.
-    pub labels: &'a [String],
-    /// How scores of classes are read.
-    pub scores: ScoresAs,
+pub struct ClassLabels<'a> {
+    /// A class without a name is called `LABEL_` and its index.
+    pub names: &'a [String],
+    /// Turns logits into scores.
+    pub function: ClassificationFunction,
 }
 
-impl<'a> From<&'a Description> for Meaning<'a> {
+impl<'a> From<&'a Description> for ClassLabels<'a> {
     fn from(description: &'a Description) -> Self {
         Self {
-            labels: &description.labels,
-            scores: description.class_scores(),
+            names: &description.labels,
+            function: description.classification_function(),
         }
     }
 }
 
-/// A token of a text and its likeliest label.
+/// A token and its likeliest class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LabelledToken {
+pub struct ClassifiedToken {
     /// The token as the tokenizer writes it.
     pub token: String,
-    /// Where it stands in the text, in bytes.
-    pub place: std::ops::Range<usize>,
-    /// Its label.
-    pub best: Scored,
+    /// Its bytes in the text.
+    pub span: std::ops::Range<usize>,
+    /// Its class.
+    pub best: ClassScore,
 }
 
 /// The classes of each text, highest score first.
 pub fn classify_texts(
-    batches: Batches,
-    meaning: Meaning,
+    batcher: Batcher,
+    labels: ClassLabels,
     texts: &[Text],
-) -> Result<Vec<Vec<Scored>>, TaskError> {
-    require_classes(batches.model)?;
-    let encoded = batches.encode(texts)?;
+) -> Result<Vec<Vec<ClassScore>>, TaskError> {
+    require_classes(batcher.model)?;
+    let encoded = batcher.encode(texts)?;
     let mut found = Vec::new();
-    for batch in batches.inputs(&encoded)? {
-        let output = batches.model.forward(batch.input, Extras::default());
-        let scores = rows(output.classes.expect("asked above").mean())?;
-        let scored = scores.iter().map(|scores| sorted(scores, meaning));
-        found.extend(batch.numbers.into_iter().zip(scored));
+    for batch in batcher.batches(&encoded)? {
+        let output = batcher
+            .model
+            .forward(batch.input, ForwardOptions::default());
+        let logits = rows(output.class_logits.expect("checked above").mean())?;
+        let scores = logits.iter().map(|logits| sorted(logits, labels));
+        found.extend(batch.indices.into_iter().zip(scores));
     }
     Ok(in_order(texts.len(), found))
 }
 
-/// The classes of each picture, highest score first.
+/// The classes of each image, highest score first.
 pub fn classify_images(
     model: &Model,
     preprocessor: &Preprocessor,
-    meaning: Meaning,
+    labels: ClassLabels,
     images: &[Image],
     batch: usize,
-) -> Result<Vec<Vec<Scored>>, TaskError> {
+) -> Result<Vec<Vec<ClassScore>>, TaskError> {
     require_classes(model)?;
     let mut found = Vec::new();
     for images in images.chunks(batch.max(1)) {
@@ -98,53 +102,55 @@ pub fn classify_images(
         }
         let shape = [images.len(), pixels.channels, pixels.height, pixels.width];
         let pixels = Tensor::from_data(TensorData::new(pixels.values, shape), &model.device());
-        let output = model.forward(Input::pixels(pixels), Extras::default());
-        let scores = rows(output.classes.expect("asked above").mean())?;
-        found.extend(scores.iter().map(|scores| sorted(scores, meaning)));
+        let output = model.forward(Input::pixels(pixels), ForwardOptions::default());
+        let logits = rows(output.class_logits.expect("checked above").mean())?;
+        found.extend(logits.iter().map(|logits| sorted(logits, labels)));
     }
     Ok(found)
 }
 
-/// The labels of each token of each text, tokens that the tokenizer added left out.
-pub fn label_tokens(
-    batches: Batches,
+/// The class of each token of each text, special tokens aside.
+pub fn classify_tokens(
+    batcher: Batcher,
     labels: &[String],
     texts: &[Text],
-) -> Result<Vec<Vec<LabelledToken>>, TaskError> {
-    let about = batches.model.config().labels.as_ref().map(|it| it.about);
-    if about != Some(LabelsUse::Tokens) {
+) -> Result<Vec<Vec<ClassifiedToken>>, TaskError> {
+    let task = batcher.model.config().labels.as_ref().map(|it| it.task);
+    if task != Some(TokenTask::Labels) {
         return Err(TaskError::NoHead {
-            missing: "head that labels tokens",
+            missing: "token classification head",
             advice: "use one for token classification",
         });
     }
-    let encoded = batches.encode(texts)?;
+    let encoded = batcher.encode(texts)?;
     let mut found = Vec::new();
-    // A token has one label, whatever a sequence has.
-    let meaning = Meaning {
-        labels,
-        scores: ScoresAs::Exclusive,
+    // A token has exactly one class, whatever the problem type of sequences is.
+    let labels = ClassLabels {
+        names: labels,
+        function: ClassificationFunction::Softmax,
     };
-    for batch in batches.inputs(&encoded)? {
-        let output = batches.model.forward(batch.input, Extras::default());
-        let scores = output.labels.expect("asked above");
-        let [_, length, _] = scores.dims();
-        let scores = rows(scores)?;
-        for (row, number) in batch.numbers.iter().enumerate() {
-            let text = &encoded[*number];
-            let start = row * length + batch.real[row].start;
+    for batch in batcher.batches(&encoded)? {
+        let output = batcher
+            .model
+            .forward(batch.input, ForwardOptions::default());
+        let logits = output.token_logits.expect("checked above");
+        let [_, length, _] = logits.dims();
+        let logits = rows(logits)?;
+        for (row, index) in batch.indices.iter().enumerate() {
+            let text = &encoded[*index];
+            let start = row * length + batch.non_padding[row].start;
             let mut tokens = Vec::new();
             for (position, id) in text.ids.iter().enumerate() {
-                if text.special_mask[position] {
+                if text.special_tokens_mask[position] {
                     continue;
                 }
-                tokens.push(LabelledToken {
-                    token: batches.tokenizer.token(*id)?,
-                    place: text.offsets[position].clone(),
-                    best: sorted(&scores[start + position], meaning).remove(0),
+                tokens.push(ClassifiedToken {
+                    token: batcher.tokenizer.token(*id)?,
+                    span: text.offsets[position].clone(),
+                    best: sorted(&logits[start + position], labels).remove(0),
                 });
             }
-            found.push((*number, tokens));
+            found.push((*index, tokens));
         }
     }
     Ok(in_order(texts.len(), found))
@@ -154,26 +160,26 @@ fn require_classes(model: &Model) -> Result<(), TaskError> {
     match model.config().classes {
         Some(_) => Ok(()),
         None => Err(TaskError::NoHead {
-            missing: "head for classes",
+            missing: "classification head",
             advice: "use one for sequence or image classification",
         }),
     }
 }
 
-fn sorted(scores: &[f32], meaning: Meaning) -> Vec<Scored> {
-    let numbers = scores.iter().map(|score| f64::from(*score));
-    let read: Vec<f64> = match meaning.scores {
-        ScoresAs::Plain => numbers.collect(),
-        ScoresAs::Exclusive => probabilities(scores),
-        ScoresAs::Independent => numbers.map(|it| 1.0 / (1.0 + (-it).exp())).collect(),
+fn sorted(logits: &[f32], labels: ClassLabels) -> Vec<ClassScore> {
+    let values = logits.iter().map(|logit| f64::from(*logit));
+    let scores: Vec<f64> = match labels.function {
+        ClassificationFunction::None => values.collect(),
+        ClassificationFunction::Softmax => softmax(logits),
+        ClassificationFunction::Sigmoid => values.map(|it| 1.0 / (1.0 + (-it).exp())).collect(),
     };
-    let mut all: Vec<Scored> = read
+    let mut all: Vec<ClassScore> = scores
         .into_iter()
         .enumerate()
-        .map(|(class, score)| Scored {
+        .map(|(class, score)| ClassScore {
             class,
-            label: meaning
-                .labels
+            label: labels
+                .names
                 .get(class)
                 .cloned()
                 .unwrap_or_else(|| format!("LABEL_{class}")),

@@ -1,77 +1,80 @@
-//! Vectors of texts, by which their meanings can be compared.
+//! Text embeddings.
 
 use std::ops::Range;
 
-use attentive_model::Extras;
+use attentive_model::ForwardOptions;
 
-use crate::batches::{in_order, rows};
-use crate::{Batches, Pooling, TaskError, Text};
+use crate::batcher::{in_order, rows};
+use crate::{Batcher, Pooling, TaskError, Text};
 
-/// How vectors are made.
+/// How hidden states become an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbedConfig {
-    /// What they are made of.
+    /// Pooling over the tokens.
     pub pooling: Pooling,
-    /// Whether they are given length one.
+    /// Whether embeddings are L2-normalized.
     pub normalize: bool,
 }
 
-/// A vector for each text.
+/// The embedding of each text.
 pub fn embed(
-    batches: Batches,
+    batcher: Batcher,
     config: EmbedConfig,
     texts: &[Text],
 ) -> Result<Vec<Vec<f32>>, TaskError> {
-    let encoded = batches.encode(texts)?;
+    let encoded = batcher.encode(texts)?;
     let mut found = Vec::new();
-    for batch in batches.inputs(&encoded)? {
-        let hidden = batches.model.hidden(batch.input, Extras::default());
+    for batch in batcher.batches(&encoded)? {
+        let hidden = batcher
+            .model
+            .hidden_states(batch.input, ForwardOptions::default());
         let [_, length, _] = hidden.states.dims();
         let states = rows(hidden.states)?;
-        for (row, number) in batch.numbers.iter().enumerate() {
+        for (row, index) in batch.indices.iter().enumerate() {
             let states = &states[row * length..(row + 1) * length];
-            let mut vector = pooled(states, batch.real[row].clone(), config.pooling);
+            let mut vector = pool(states, batch.non_padding[row].clone(), config.pooling);
             if config.normalize {
                 normalize(&mut vector);
             }
-            found.push((*number, vector));
+            found.push((*index, vector));
         }
     }
     Ok(in_order(texts.len(), found))
 }
 
-/// One vector of the real ones among `states`.
-fn pooled(states: &[Vec<f32>], real: Range<usize>, pooling: Pooling) -> Vec<f32> {
+/// Pools the states that are not padding.
+fn pool(states: &[Vec<f32>], non_padding: Range<usize>, pooling: Pooling) -> Vec<f32> {
     let width = states.first().map_or(0, Vec::len);
-    let real = &states[real];
-    let (Some(first), Some(last)) = (real.first(), real.last()) else {
+    let states = &states[non_padding];
+    let (Some(first), Some(last)) = (states.first(), states.last()) else {
         return vec![0.0; width];
     };
     match pooling {
-        Pooling::First => first.clone(),
-        Pooling::Last => last.clone(),
+        Pooling::Cls => first.clone(),
+        Pooling::LastToken => last.clone(),
         Pooling::Mean => {
-            let sum = |place: usize| {
-                real.iter()
-                    .map(|state| f64::from(state[place]))
+            let sum = |channel: usize| {
+                states
+                    .iter()
+                    .map(|state| f64::from(state[channel]))
                     .sum::<f64>()
             };
-            let mean = |place| (sum(place) / real.len() as f64) as f32;
+            let mean = |channel| (sum(channel) / states.len() as f64) as f32;
             (0..width).map(mean).collect()
         }
-        Pooling::Largest => {
-            let numbers = |place: usize| real.iter().map(move |state| state[place]);
-            let largest = |place| numbers(place).fold(f32::NEG_INFINITY, f32::max);
-            (0..width).map(largest).collect()
+        Pooling::Max => {
+            let values = |channel: usize| states.iter().map(move |state| state[channel]);
+            let max = |channel| values(channel).fold(f32::NEG_INFINITY, f32::max);
+            (0..width).map(max).collect()
         }
     }
 }
 
-/// Gives a vector length one, unless it has none.
+/// L2-normalizes a vector, unless it is zero.
 fn normalize(vector: &mut [f32]) {
-    let square = |number: &f32| f64::from(*number) * f64::from(*number);
-    let length = vector.iter().map(square).sum::<f64>().sqrt().max(1e-12);
-    for number in vector {
-        *number = (f64::from(*number) / length) as f32;
+    let square = |value: &f32| f64::from(*value) * f64::from(*value);
+    let norm = vector.iter().map(square).sum::<f64>().sqrt().max(1e-12);
+    for value in vector {
+        *value = (f64::from(*value) / norm) as f32;
     }
 }

@@ -1,18 +1,18 @@
-//! Why a task cannot be done, each as one sentence: what, where, what to do.
+//! Errors of the tasks, each as one sentence: what, where, what to do.
 
 use std::path::PathBuf;
 
+use attentive_formats::error_text::one_line;
 use attentive_images::ImageError;
-use attentive_model::checkpoint::one_line;
 use attentive_text::TextError;
 
-/// Every error of this crate.
+/// An error of a task.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// A text could not be turned into tokens.
+    /// A text could not be tokenized.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A picture could not be read.
+    /// An image could not be read.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The model has no head for the task.
@@ -23,61 +23,59 @@ pub enum TaskError {
         /// Which models have it.
         advice: &'static str,
     },
-    /// The text has no gap.
-    #[error("the text {text:?} has no {mask}; put it where a token is to be found")]
-    NoGap {
+    /// The text has no mask token.
+    #[error("the text {text:?} has no {mask}; put it where a token should be predicted")]
+    NoMask {
         /// The text.
         text: String,
-        /// How a gap is written.
+        /// The mask token.
         mask: String,
     },
-    /// The tokenizer has no word for a gap.
-    #[error(
-        "the tokenizer has no mask token, so gaps cannot be written; use a model that was trained to fill gaps"
-    )]
+    /// The tokenizer has no mask token.
+    #[error("the tokenizer has no mask token; use a masked language model")]
     NoMaskToken,
-    /// A text is longer than the model reads.
-    #[error("text {number} has {tokens} tokens and the model reads at most {most}; shorten it")]
+    /// A text is longer than the model's length.
+    #[error("text {number} has {tokens} tokens and the model reads at most {length}; shorten it")]
     TooLong {
-        /// Which text, from one.
+        /// The text, counted from one.
         number: usize,
         /// Its tokens.
         tokens: usize,
-        /// The most tokens.
-        most: usize,
+        /// The model's length.
+        length: usize,
     },
     /// A text has no tokens.
     #[error("text {number} has no tokens; give one that is not empty")]
     Empty {
-        /// Which text, from one.
+        /// The text, counted from one.
         number: usize,
     },
-    /// The model's weights or the text lead to scores that are no numbers.
+    /// An output of the model is NaN.
     #[error(
-        "the model gives scores that are no numbers; its weights are broken, or were saved with too few bits"
+        "the model's outputs are NaN; its weights are broken, or were saved in a dtype with too small a range"
     )]
-    NotANumber,
-    /// A segment of the tokenizer is none of the model's.
+    NanOutput,
+    /// A token type id of the tokenizer is outside the model's embedding.
     #[error(
-        "the tokenizer gives segment {segment} and the model knows {types}; they are not of one folder"
+        "the tokenizer gives token type {token_type} and the model has {types}; they are not from one folder"
     )]
-    UnknownSegment {
-        /// The segment.
-        segment: u32,
+    UnknownTokenType {
+        /// The token type.
+        token_type: u32,
         /// How many there are.
         types: usize,
     },
-    /// A picture has another number of channels than the model reads.
-    #[error("pictures have {found} channels and the model reads {needed}; use another model")]
+    /// The images do not have the model's channels.
+    #[error("the images have {found} channels and the model reads {needed}; use another model")]
     Channels {
-        /// Of pictures.
+        /// Of the images.
         found: usize,
         /// Of the model.
         needed: usize,
     },
-    /// A token of the tokenizer is none of the model's.
+    /// A token of the tokenizer is outside the model's vocabulary.
     #[error(
-        "the tokenizer gives id {id} and the model knows {vocabulary} tokens; they are not of one folder"
+        "the tokenizer gives id {id} and the model has a vocabulary of {vocabulary}; they are not from one folder"
     )]
     UnknownId {
         /// The id.
@@ -85,9 +83,9 @@ pub enum TaskError {
         /// How many there are.
         vocabulary: usize,
     },
-    /// A picture is no whole number of patches.
+    /// An image is not a whole number of patches.
     #[error(
-        "preprocessor_config.json makes pictures of {height} by {width} pixels, and the model's patches are {patch} wide; both must be multiples of that"
+        "preprocessor_config.json makes images of {height} by {width} pixels, and the model's patches are {patch} wide; both must be multiples of that"
     )]
     Patches {
         /// Rows of pixels.
@@ -97,7 +95,7 @@ pub enum TaskError {
         /// Rows and columns of a patch.
         patch: usize,
     },
-    /// Settings of a folder of sentence-transformers cannot be used.
+    /// The settings of a sentence-transformers folder cannot be used.
     #[error("{path}: {problem}", path = path.display(), problem = one_line(problem))]
     Settings {
         /// The file.

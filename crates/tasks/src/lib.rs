@@ -1,18 +1,19 @@
-//! What models that read are used for: filling gaps in texts, classes of texts and pictures, labels of tokens, vectors of
-//! texts.
+//! Tasks of encoders: fill-mask, sequence, image and token classification, text embeddings.
 //!
-//! Each task takes many inputs and runs them in batches of similar lengths; results come back in the order of the inputs.
+//! Inputs are batched by similar length; results are in the order of the inputs.
 
-mod batches;
+mod batcher;
 mod classify;
 mod embed;
 mod error;
-mod fill;
-mod pooling;
+mod fill_mask;
+mod sentence_transformers;
 
-pub use batches::{Batches, Text};
-pub use classify::{LabelledToken, Meaning, Scored, classify_images, classify_texts, label_tokens};
+pub use batcher::{Batcher, Text};
+pub use classify::{
+    ClassLabels, ClassScore, ClassifiedToken, classify_images, classify_texts, classify_tokens,
+};
 pub use embed::{EmbedConfig, embed};
 pub use error::TaskError;
-pub use fill::{Candidate, Gap, fill};
-pub use pooling::{Pooling, SentenceFolder};
+pub use fill_mask::{Candidate, MaskedToken, fill_mask};
+pub use sentence_transformers::{Pooling, SentenceTransformersConfig};

@@ -38,7 +38,7 @@ pub fn gated<const D: usize>(kind: Activation, gate: Tensor<D>, up: Tensor<D>) -
     assert_eq!(
         gate.dims(),
         up.dims(),
-        "gated: gate {:?} does not fit up {:?}",
+        "gated: gate {:?} does not match up {:?}",
         gate.dims(),
         up.dims()
     );

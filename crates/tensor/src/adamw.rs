@@ -1,4 +1,4 @@
-//! One update of AdamW (Loshchilov and Hutter 2017) and the length of gradients, in place where memory allows.
+//! One step of AdamW (Loshchilov and Hutter 2017), in place unless storage is shared, and the squared norm of gradients.
 
 use attentive_kernels::adamw as kernels;
 use burn::backend::flex::{Flex, FlexTensor};
@@ -6,118 +6,120 @@ use burn::tensor::Tensor;
 
 use crate::fused;
 
-/// The numbers of one update.
+/// The hyperparameters of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
     /// The learning rate.
-    pub rate: f64,
-    /// Memory of the mean gradient.
+    pub learning_rate: f64,
+    /// Decay of the first moment.
     pub beta1: f64,
-    /// Memory of the mean squared gradient.
+    /// Decay of the second moment.
     pub beta2: f64,
-    /// Keeps the division finite.
+    /// Added to the denominator.
     pub epsilon: f64,
-    /// Weight decay, times the rate.
-    pub decay: f64,
-    /// How many updates were made, with this one.
+    /// Decoupled weight decay; multiplied by the learning rate.
+    pub weight_decay: f64,
+    /// The number of this step, from one.
     pub step: u64,
-    /// Multiplies the gradient: what clipping leaves of it.
+    /// Multiplies the gradient, for clipping.
     pub gradient_scale: f64,
 }
 
-/// A parameter and its memory, flat.
+/// A parameter and its moments, flat.
 #[derive(Clone, Debug)]
 pub struct AdamWState {
     /// The parameter.
     pub value: Tensor<1>,
-    /// The mean gradient.
-    pub first: Tensor<1>,
-    /// The mean squared gradient.
-    pub second: Tensor<1>,
+    /// The first moment: the moving average of the gradient.
+    pub first_moment: Tensor<1>,
+    /// The second moment: the moving average of the squared gradient.
+    pub second_moment: Tensor<1>,
 }
 
-/// The state after one update. None of the tensors may be part of an autodiff graph.
+/// The state after one step. None of the tensors may be part of an autodiff graph.
 ///
 /// # Panics
 /// When the tensors have different lengths.
 pub fn adamw(step: &AdamWStep, state: AdamWState, gradient: Tensor<1>) -> AdamWState {
     for (name, other) in [
         ("gradient", &gradient),
-        ("first", &state.first),
-        ("second", &state.second),
+        ("first_moment", &state.first_moment),
+        ("second_moment", &state.second_moment),
     ] {
         assert_eq!(
             state.value.dims(),
             other.dims(),
-            "adamw: value {:?} does not fit {name} {:?}",
+            "adamw: value {:?} does not match {name} {:?}",
             state.value.dims(),
             other.dims()
         );
     }
     let power = i32::try_from(step.step).unwrap_or(i32::MAX);
-    let first_correction = 1.0 - step.beta1.powi(power);
-    let second_correction = 1.0 - step.beta2.powi(power);
+    let bias_correction1 = 1.0 - step.beta1.powi(power);
+    let bias_correction2 = 1.0 - step.beta2.powi(power);
     let AdamWState {
         value,
-        first,
-        second,
+        first_moment,
+        second_moment,
     } = state;
     if fused::has_kernels(&value) {
         let kernel = kernels::AdamW {
-            rate: step.rate,
+            learning_rate: step.learning_rate,
             beta1: step.beta1,
             beta2: step.beta2,
             epsilon: step.epsilon,
-            decay: step.decay,
-            first_correction,
-            second_correction,
+            weight_decay: step.weight_decay,
+            bias_correction1,
+            bias_correction2,
             gradient_scale: step.gradient_scale,
         };
-        let [mut value, mut first, mut second] = [value, first, second].map(primitive);
+        let [mut value, mut first_moment, mut second_moment] =
+            [value, first_moment, second_moment].map(primitive);
         let gradient = primitive(gradient);
-        // Storage that nobody shares is written in place; shared storage is copied first.
+        // In place; shared storage is copied first.
         kernel.update(
             value.storage_mut(),
-            gradient.as_slice().expect("gradients are dense"),
-            first.storage_mut(),
-            second.storage_mut(),
+            gradient.as_slice().expect("contiguous"),
+            first_moment.storage_mut(),
+            second_moment.storage_mut(),
         );
         fused::recycle([gradient]);
-        let [value, first, second] = [value, first, second].map(Tensor::from_primitive::<Flex>);
+        let [value, first_moment, second_moment] =
+            [value, first_moment, second_moment].map(Tensor::from_primitive::<Flex>);
         return AdamWState {
             value,
-            first,
-            second,
+            first_moment,
+            second_moment,
         };
     }
     let gradient = gradient * step.gradient_scale;
-    let first = first * step.beta1 + gradient.clone() * (1.0 - step.beta1);
-    let second = second * step.beta2 + gradient.square() * (1.0 - step.beta2);
-    let spread = (second.clone() / second_correction).sqrt() + step.epsilon;
-    let change = first.clone() * (step.rate / first_correction) / spread;
+    let first_moment = first_moment * step.beta1 + gradient.clone() * (1.0 - step.beta1);
+    let second_moment = second_moment * step.beta2 + gradient.square() * (1.0 - step.beta2);
+    let denominator = (second_moment.clone() / bias_correction2).sqrt() + step.epsilon;
+    let update = first_moment.clone() * (step.learning_rate / bias_correction1) / denominator;
     AdamWState {
-        value: value * (1.0 - step.rate * step.decay) - change,
-        first,
-        second,
+        value: value * (1.0 - step.learning_rate * step.weight_decay) - update,
+        first_moment,
+        second_moment,
     }
 }
 
-/// The sum of the squares of all numbers.
+/// The sum of the squares of all elements.
 pub fn sum_of_squares(x: &Tensor<1>) -> f64 {
     if fused::has_kernels(x) {
         let x = primitive(x.clone());
-        return kernels::sum_of_squares(x.as_slice().expect("dense"));
+        return kernels::sum_of_squares(x.as_slice().expect("contiguous"));
     }
     f64::from(x.clone().square().sum().into_scalar::<f32>())
 }
 
-/// The numbers of a flat tensor on the CPU, following each other from the start of their storage.
+/// A flat CPU tensor that is contiguous and owns its whole storage.
 fn primitive(x: Tensor<1>) -> FlexTensor {
     let x = x
         .try_into_primitive::<Flex>()
         .expect("the tensor is on the CPU, without autodiff");
-    let whole = x.is_contiguous() && x.storage::<f32>().len() == x.layout().num_elements();
-    if whole {
+    let owns_storage = x.is_contiguous() && x.storage::<f32>().len() == x.layout().num_elements();
+    if owns_storage {
         x
     } else {
         FlexTensor::from_data(x.into_data())

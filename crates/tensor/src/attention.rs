@@ -1,6 +1,7 @@
 //! Scaled dot-product attention over projected heads. Vaswani et al. 2017.
 //!
-//! Grouped heads (Ainslie et al. 2023) need no copy of the keys: the queries of a group stand below each other.
+//! Grouped-query attention (Ainslie et al. 2023) needs no copy of the keys: the queries of a group are stacked along the
+//! length.
 //!
 //! ```text
 //!  query heads   0 1 2 3 4 5      6 query heads, 2 key-value heads:
@@ -10,17 +11,17 @@
 
 use burn::tensor::{Shape, Tensor};
 
-use crate::exactly::Exactly;
+use crate::exact_dims::ExactDims;
 use crate::fused::{self, AttentionOptions};
 use crate::{Randomness, Scores, dropout, softmax};
 
 /// The context of each query, `[batch, heads, queries, value_width]`.
 ///
 /// `query` is `[batch, heads, queries, head_width]`, `key` and `value` `[batch, key_value_heads, keys, …]`.
-/// A query with nothing to attend to gets zeros.
+/// A query with no visible key gets zeros.
 ///
 /// # Panics
-/// When the shapes do not fit each other or the mask, or the probability is not in `[0, 1)`.
+/// When the shapes do not match each other or the mask, or the probability is not in `[0, 1)`.
 pub fn attention(
     query: Tensor<4>,
     key: Tensor<4>,
@@ -33,61 +34,61 @@ pub fn attention(
     check("attention", operands, scores, dropout_probability);
     if has_kernel(operands) {
         let options = options(scores, dropout_probability, randomness);
-        return fused::attend(query, key, value, scores.bias.clone(), options);
+        return fused::attention(query, key, value, scores.bias.clone(), options);
     }
     let weights = attention_weights(query, key, scores);
     apply_weights(dropout(weights, dropout_probability, randomness), value)
 }
 
-/// What attention gives, with what it takes to merge it with attention to other keys ([`merge_attended`]).
+/// Attention to some of the keys, which [`merge_partial_attention`] merges with attention to others.
 #[derive(Clone, Debug)]
-pub struct Attended {
+pub struct PartialAttention {
     /// `[batch, heads, queries, value_width]`
     pub context: Tensor<4>,
-    /// `[batch, heads, queries]`: the natural logarithm of the sum of the exponentials of a query's scores, before dropout;
-    /// minus infinity where a query has nothing to attend to.
-    pub log_sums: Tensor<3>,
+    /// `[batch, heads, queries]`: the log-sum-exp of each query's scores, before dropout; minus infinity for a query with no
+    /// visible key.
+    pub log_sum_exp: Tensor<3>,
 }
 
-/// [`attention`], and the logarithms of the sums of its exponentials. Both have gradients.
+/// [`attention`], and the log-sum-exp of its scores. Both have gradients.
 ///
 /// # Panics
 /// As [`attention`].
-pub fn attention_with_log_sums(
+pub fn attention_with_log_sum_exp(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     scores: &Scores,
     dropout_probability: f64,
     randomness: Option<&mut Randomness>,
-) -> Attended {
+) -> PartialAttention {
     let operands = [&query, &key, &value];
     check(
-        "attention_with_log_sums",
+        "attention_with_log_sum_exp",
         operands,
         scores,
         dropout_probability,
     );
     if has_kernel(operands) {
         let options = options(scores, dropout_probability, randomness);
-        return fused::attend_with_log_sums(query, key, value, scores.bias.clone(), options);
+        return fused::attention_with_log_sum_exp(query, key, value, scores.bias.clone(), options);
     }
     let products = scores.composed(query, key);
-    let log_sums = log_sums(products.clone());
+    let log_sum_exp = log_sum_exp(products.clone());
     let weights = dropout(softmax(products), dropout_probability, randomness);
-    Attended {
+    PartialAttention {
         context: apply_weights(weights, value),
-        log_sums,
+        log_sum_exp,
     }
 }
 
-/// Panics where the operands do not fit each other.
+/// Panics where the operands do not match each other.
 fn check(operation: &str, [query, key, value]: [&Tensor<4>; 3], scores: &Scores, dropout: f64) {
     scores.check(operation, query, key);
     assert_eq!(
         value.dims()[..3],
         key.dims()[..3],
-        "{operation}: values {:?} do not fit keys {:?}",
+        "{operation}: values {:?} do not match keys {:?}",
         value.dims(),
         key.dims()
     );
@@ -97,96 +98,100 @@ fn check(operation: &str, [query, key, value]: [&Tensor<4>; 3], scores: &Scores,
     );
 }
 
-/// The kernels are for heads that hold something; weights are made by definition where they hold nothing.
+/// The kernels need heads that are not empty.
 fn has_kernel([query, _, value]: [&Tensor<4>; 3]) -> bool {
     let [_, heads, _, head_width] = query.dims();
     fused::has_kernels(query) && heads > 0 && head_width > 0 && value.dims()[3] > 0
 }
 
 fn options(scores: &Scores, dropout: f64, randomness: Option<&mut Randomness>) -> AttentionOptions {
-    let key_of_dropout = randomness
+    let dropout_key = randomness
         .filter(|_| dropout > 0.0)
         .map(Randomness::next_key);
     AttentionOptions {
         scale: scores.scale,
         mask: scores.mask.clone(),
-        dropout: key_of_dropout.map(|key| (dropout, key)),
+        dropout: dropout_key.map(|key| (dropout, key)),
     }
 }
 
-/// The logarithms of the rows' sums of exponentials, `[batch, heads, queries]`.
-fn log_sums(scores: Tensor<4>) -> Tensor<3> {
+/// The log-sum-exp of each row, `[batch, heads, queries]`.
+fn log_sum_exp(scores: Tensor<4>) -> Tensor<3> {
     let [batch, heads, queries, keys] = scores.dims();
     let rows = [batch, heads, queries];
     if keys == 0 || rows.contains(&0) {
         return Tensor::full(Shape::from(rows), f32::NEG_INFINITY, &scores.device());
     }
-    log_sum_exp(scores).total.reshape(rows)
+    softmax_with_log_sum_exp(scores).log_sum_exp.reshape(rows)
 }
 
-/// Of each row, its exponentials as shares of their sum, and the logarithm of that sum. A row of nothing but minus infinity
-/// has shares of zero, and sends back nothing.
-struct LogSumExp {
-    shares: Tensor<4>,
-    total: Tensor<4>,
+/// The softmax of each row and its log-sum-exp. A row of only minus infinity has probabilities of zero, and no gradient.
+struct SoftmaxWithLogSumExp {
+    probabilities: Tensor<4>,
+    log_sum_exp: Tensor<4>,
 }
 
-fn log_sum_exp(rows: Tensor<4>) -> LogSumExp {
-    let largest = rows.clone().detach().max_dim(3);
-    let empty = largest.clone().equal_scalar(f32::NEG_INFINITY);
-    let largest = largest.mask_fill(empty.clone(), 0.0);
-    let exponentials = (rows - largest.clone()).exp();
+fn softmax_with_log_sum_exp(rows: Tensor<4>) -> SoftmaxWithLogSumExp {
+    let maxima = rows.clone().detach().max_dim(3);
+    let empty = maxima.clone().equal_scalar(f32::NEG_INFINITY);
+    let maxima = maxima.mask_fill(empty.clone(), 0.0);
+    let exponentials = (rows - maxima.clone()).exp();
     let sums = exponentials.clone().sum_dim(3);
     let sums = sums.mask_fill(empty.clone(), 1.0);
-    LogSumExp {
-        shares: exponentials / sums.clone(),
-        total: (sums.log() + largest).mask_fill(empty, f32::NEG_INFINITY),
+    SoftmaxWithLogSumExp {
+        probabilities: exponentials / sums.clone(),
+        log_sum_exp: (sums.log() + maxima).mask_fill(empty, f32::NEG_INFINITY),
     }
 }
 
-/// Attention to several sets of keys that have none in common, as if it had been to all of them at once: each context
-/// weighs as much as the exponentials of its keys. Where a part saw nothing it has no weight; where none saw anything, the
-/// result is zeros. Milakov and Gimelshein 2018.
+/// Merges attention to disjoint sets of keys into attention to their union: contexts are weighted by the softmax of their
+/// log-sum-exps. A part with no visible key has no weight; where no part has one, the result is zeros. Milakov and
+/// Gimelshein 2018.
 ///
 /// # Panics
 /// When there are no parts, or their shapes differ.
-pub fn merge_attended(parts: Vec<Attended>) -> Attended {
-    let first = parts.first().expect("merge_attended: there are no parts");
+pub fn merge_partial_attention(parts: Vec<PartialAttention>) -> PartialAttention {
+    let first = parts
+        .first()
+        .expect("merge_partial_attention: there are no parts");
     let dims = first.context.dims();
     let [batch, heads, queries, _] = dims;
     for part in &parts {
         assert!(
-            part.context.dims() == dims && part.log_sums.dims()[..] == dims[..3],
-            "merge_attended: contexts {:?} and log-sums {:?} do not fit contexts {dims:?}",
+            part.context.dims() == dims && part.log_sum_exp.dims()[..] == dims[..3],
+            "merge_partial_attention: contexts {:?} and log-sum-exps {:?} do not match contexts {dims:?}",
             part.context.dims(),
-            part.log_sums.dims()
+            part.log_sum_exp.dims()
         );
     }
     if dims[..3].contains(&0) {
         return first.clone();
     }
-    let log_sums = parts.iter().map(|part| part.log_sums.clone()).collect();
-    let LogSumExp { shares, total } = log_sum_exp(Tensor::stack(log_sums, 3));
-    let weighed = parts.into_iter().enumerate().map(|(index, part)| {
-        let share = shares.clone().narrow(3, index, 1);
-        part.context * share
+    let of_parts = parts.iter().map(|part| part.log_sum_exp.clone()).collect();
+    let SoftmaxWithLogSumExp {
+        probabilities,
+        log_sum_exp,
+    } = softmax_with_log_sum_exp(Tensor::stack(of_parts, 3));
+    let weighted = parts.into_iter().enumerate().map(|(index, part)| {
+        let weight = probabilities.clone().narrow(3, index, 1);
+        part.context * weight
     });
-    Attended {
-        context: weighed.reduce(Tensor::add).expect("there is a part"),
-        log_sums: total.reshape([batch, heads, queries]),
+    PartialAttention {
+        context: weighted.reduce(Tensor::add).expect("there is a part"),
+        log_sum_exp: log_sum_exp.reshape([batch, heads, queries]),
     }
 }
 
-/// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where nothing is allowed.
+/// The attention weights, `[batch, heads, queries, keys]`: rows sum to one, or are all zero where no key is visible.
 ///
 /// # Panics
-/// When the shapes do not fit each other or the mask.
+/// When the shapes do not match each other or the mask.
 pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> Tensor<4> {
     scores.check("attention_weights", &query, &key);
     let [_, heads, _, head_width] = query.dims();
     if fused::has_kernels(&query) && heads > 0 && head_width > 0 {
         let options = options(scores, 0.0, None);
-        return fused::weigh(query, key, scores.bias.clone(), options);
+        return fused::attention_weights(query, key, scores.bias.clone(), options);
     }
     softmax(scores.composed(query, key))
 }
@@ -194,7 +199,7 @@ pub fn attention_weights(query: Tensor<4>, key: Tensor<4>, scores: &Scores) -> T
 /// The weighted sums of the values, `[batch, heads, queries, value_width]`.
 ///
 /// # Panics
-/// When the shapes do not fit.
+/// When the shapes do not match.
 pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     let [batch, heads, queries, keys] = weights.dims();
     let [value_batch, key_value_heads, value_keys, value_width] = value.dims();
@@ -203,21 +208,22 @@ pub fn apply_weights(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
             && keys == value_keys
             && key_value_heads > 0
             && heads.is_multiple_of(key_value_heads),
-        "apply_weights: weights {:?} do not fit values {:?}",
+        "apply_weights: weights {:?} do not match values {:?}",
         weights.dims(),
         value.dims()
     );
     let group = heads / key_value_heads;
     weights
-        .reshape(Exactly([batch, key_value_heads, group * queries, keys]))
+        .reshape(ExactDims([batch, key_value_heads, group * queries, keys]))
         .matmul(value)
-        .reshape(Exactly([batch, heads, queries, value_width]))
+        .reshape(ExactDims([batch, heads, queries, value_width]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Mask;
+    use attentive_testing::{Scale, VALUES, assert_close};
     use burn::tensor::{Device, Distribution};
 
     fn heads(batch: usize, heads: usize, length: usize, width: usize) -> Tensor<4> {
@@ -230,26 +236,21 @@ mod tests {
         )
     }
 
+    fn values(x: Tensor<4>) -> Vec<f32> {
+        x.into_data().try_to_vec::<f32>().unwrap()
+    }
+
     #[test]
     fn rows_sum_to_one_and_an_empty_row_is_zeros() {
         let (q, k) = (heads(2, 4, 3, 8), heads(2, 2, 5, 8));
         let mask = Mask::causal().with_keys(vec![0..5, 3..5]);
         let weights = attention_weights(q, k.clone(), &Scores::new(mask, 0.3));
-        let sums = weights
-            .clone()
-            .sum_dim(3)
-            .into_data()
-            .try_to_vec::<f32>()
-            .unwrap();
-        // Queries stand at positions 2, 3, 4; in row 1 the keys before 3 are padding, so its first query sees none.
-        for (i, sum) in sums.iter().enumerate() {
-            let expected = if i >= 12 && i % 3 == 0 { 0.0 } else { 1.0 };
-            assert!((sum - expected).abs() < 1e-6, "row {i} sums to {sum}");
-        }
-        let context = apply_weights(weights, k)
-            .into_data()
-            .try_to_vec::<f32>()
-            .unwrap();
+        let sums = values(weights.clone().sum_dim(3));
+        // Queries are at positions 2, 3, 4; in row 1 the keys before 3 are padding, so its first query sees none.
+        let empty = |row: usize| row >= 12 && row.is_multiple_of(3);
+        let expected: Vec<f32> = (0..24).map(|row| f32::from(!empty(row))).collect();
+        assert_close("sums of rows", &sums, &expected, Scale::One, 1e-6);
+        let context = values(apply_weights(weights, k));
         assert!(context.iter().all(|x| x.is_finite()));
     }
 
@@ -265,6 +266,7 @@ mod tests {
         let scores = Scores::new(Mask::causal(), 0.35);
         let grouped = attention(q.clone(), k.clone(), v.clone(), &scores, 0.0, None);
         let repeated = attention(q, repeat(k), repeat(v), &scores, 0.0, None);
-        assert!(grouped.all_close(repeated, Some(1e-5), Some(1e-6)));
+        let (grouped, repeated) = (values(grouped), values(repeated));
+        assert_close("context", &grouped, &repeated, Scale::Largest, VALUES);
     }
 }

@@ -9,19 +9,19 @@ pub enum DeviceError {
     /// No backend has this name.
     #[error("there is no device `{name}`; the devices are {}", device_names().join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The backend exists but is not part of this build.
     #[error("device `{name}` is not in this build; build with `--features {name}` to use it")]
     NotBuilt {
-        /// What was asked for, which is also the cargo feature's name.
+        /// The requested name, which is also the cargo feature's name.
         name: String,
     },
     /// The backend is built in but finds no such hardware.
     #[error("device `{name}` is built in, but this machine has no such device; use `cpu`")]
     Absent {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
 }
@@ -71,9 +71,9 @@ fn present(name: &str, kind: burn::tensor::DeviceType) -> Result<Device, DeviceE
         })
 }
 
-/// Whether the environment's settings of the CPU kernels (`ATTENTIVE_THREADS`, `ATTENTIVE_SIMD`) mean something.
+/// Validates the environment variables of the CPU kernels (`ATTENTIVE_THREADS`, `ATTENTIVE_SIMD`).
 ///
-/// A kernel that meets one that does not panics; a program had better ask first.
+/// Kernels panic on an invalid one, so a program should check first.
 pub fn check_environment() -> Result<(), String> {
     threads::from_environment()?;
     simd::from_environment()?;

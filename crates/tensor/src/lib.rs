@@ -1,8 +1,8 @@
 //! Differentiable operations of the transformer family on burn tensors, one file each.
 //!
-//! Every operation is written as a composition of burn's own, so that it runs and differentiates on any backend; on the CPU
-//! a kernel with a backward pass of its own takes its place (`fused`). Models use these and nothing below them, and cannot
-//! see which of the two runs.
+//! Every operation is composed of burn's own, so that it runs and differentiates on any backend; on the CPU a fused kernel
+//! with its own backward pass replaces it (`fused`). Models use these operations and nothing below them, and cannot tell
+//! which of the two runs.
 
 mod activation;
 mod adamw;
@@ -11,7 +11,7 @@ mod cross_entropy;
 mod device;
 mod dropout;
 mod embedding;
-mod exactly;
+mod exact_dims;
 mod fused;
 mod linear;
 mod linear_attention;
@@ -27,16 +27,17 @@ mod softmax;
 pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
 pub use attention::{
-    Attended, apply_weights, attention, attention_weights, attention_with_log_sums, merge_attended,
+    PartialAttention, apply_weights, attention, attention_weights, attention_with_log_sum_exp,
+    merge_partial_attention,
 };
-pub use cross_entropy::{IGNORED_TARGET, cross_entropy};
+pub use cross_entropy::{IGNORE_INDEX, cross_entropy};
 pub use device::{DeviceError, check_environment, device, device_names};
 pub use dropout::dropout;
 pub use embedding::embedding;
-pub use linear::{LinearMap, activated_linear, feed_forward, linear, three_linears};
-pub use linear_attention::{LinearAttended, LinearState, linear_attention};
+pub use linear::{LinearParameters, activated_linear, feed_forward, linear, linear_qkv};
+pub use linear_attention::{LinearAttentionOutput, LinearState, linear_attention};
 pub use mask::{BlockPattern, Mask};
-pub use norm::{NormKind, NormOperands, add, norm, norm_beside, norm_beside_sum, norm_of_sum};
+pub use norm::{NormKind, NormParameters, add, add_norm, add_norm_with_sum, norm, norm_with_input};
 pub use positive_features::{FeatureMap, positive_features};
 pub use random::{Purpose, Randomness};
 pub use random_features::{Stabilizer, orthogonal_features, random_features};

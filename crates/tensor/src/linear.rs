@@ -1,13 +1,13 @@
-//! Linear maps with the weight kept `[output, input]`, as checkpoints store it: alone, with an activation, three of one
-//! input, and two or three as a feed-forward layer.
+//! Linear layers with weights `[output, input]`, as checkpoints store them: alone, with an activation, query, key and value
+//! projections of one input, and feed-forward layers.
 
 use burn::tensor::Tensor;
 
-use crate::exactly::Exactly;
+use crate::exact_dims::ExactDims;
 use crate::{Activation, activate, fused, gated};
 
-/// A linear map's weight `[output, input]` and bias `[output]`.
-pub type LinearMap = (Tensor<2>, Option<Tensor<1>>);
+/// The weight `[output, input]` and the bias `[output]` of a linear layer.
+pub type LinearParameters = (Tensor<2>, Option<Tensor<1>>);
 
 /// `x · weightᵀ + bias` along the last axis of `x`.
 ///
@@ -18,14 +18,14 @@ pub fn linear<const D: usize>(
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
-    let map = (weight, bias);
-    let (dims, x) = (dims_after("linear", &x, &map), rows(x));
+    let layer = (weight, bias);
+    let (dims, x) = (output_dims("linear", &x, &layer), rows(x));
     let y = if fused::has_kernels(&x) {
-        fused::linear(x, map, None)
+        fused::linear(x, layer, None)
     } else {
-        composed(x, map)
+        composed(x, layer)
     };
-    y.reshape(Exactly(dims))
+    y.reshape(ExactDims(dims))
 }
 
 /// `activation(x · weightᵀ + bias)` along the last axis of `x`.
@@ -38,39 +38,39 @@ pub fn activated_linear<const D: usize>(
     weight: Tensor<2>,
     bias: Option<Tensor<1>>,
 ) -> Tensor<D> {
-    let map = (weight, bias);
-    let (dims, x) = (dims_after("activated_linear", &x, &map), rows(x));
+    let layer = (weight, bias);
+    let (dims, x) = (output_dims("activated_linear", &x, &layer), rows(x));
     let y = if fused::has_kernels(&x) {
-        fused::linear(x, map, Some(activation))
+        fused::linear(x, layer, Some(activation))
     } else {
-        activate(activation, composed(x, map))
+        activate(activation, composed(x, layer))
     };
-    y.reshape(Exactly(dims))
+    y.reshape(ExactDims(dims))
 }
 
 /// A feed-forward layer along the last axis of `x`: `down(activation(gate(x)) · up(x))`, or without a gate
 /// `down(activation(up(x)))`.
 ///
 /// # Panics
-/// When the last axis of `x` is not the first maps' input size, or what they give does not fit each other or `down`.
+/// When the last axis of `x` is not the input size of `gate` and `up`, or their outputs do not match each other or `down`.
 pub fn feed_forward<const D: usize>(
     activation: Activation,
     x: Tensor<D>,
-    gate: Option<LinearMap>,
-    up: LinearMap,
-    down: LinearMap,
+    gate: Option<LinearParameters>,
+    up: LinearParameters,
+    down: LinearParameters,
 ) -> Tensor<D> {
-    let hidden = dims_after("feed_forward", &x, &up);
+    let hidden = output_dims("feed_forward", &x, &up);
     if let Some(gate) = &gate {
         assert_eq!(
-            dims_after("feed_forward", &x, gate),
+            output_dims("feed_forward", &x, gate),
             hidden,
-            "feed_forward: gate {:?} does not fit up {:?}",
+            "feed_forward: gate {:?} does not match up {:?}",
             gate.0.dims(),
             up.0.dims()
         );
     }
-    let dims = dims_of("feed_forward", hidden, &down);
+    let dims = projected_dims("feed_forward", hidden, &down);
     let x = rows(x);
     let y = if fused::has_kernels(&x) {
         fused::feed_forward(x, gate, up, down, activation)
@@ -81,51 +81,58 @@ pub fn feed_forward<const D: usize>(
         };
         composed(hidden, down)
     };
-    y.reshape(Exactly(dims))
+    y.reshape(ExactDims(dims))
 }
 
-/// Three maps of one input, as attention makes queries, keys and values: the gradients of the input are added up inside the
-/// products.
+/// The query, key and value projections of one input; the backward pass accumulates the gradient of the input inside the
+/// matrix products.
 ///
 /// # Panics
 /// When the last axis of `x` is not the weights' input size, or a bias is not of its weight's output size.
-pub fn three_linears<const D: usize>(x: Tensor<D>, maps: [LinearMap; 3]) -> [Tensor<D>; 3] {
-    let dims = maps
+pub fn linear_qkv<const D: usize>(
+    x: Tensor<D>,
+    projections: [LinearParameters; 3],
+) -> [Tensor<D>; 3] {
+    let dims = projections
         .each_ref()
-        .map(|map| dims_after("three_linears", &x, map));
+        .map(|projection| output_dims("linear_qkv", &x, projection));
     let x = rows(x);
     let outputs = if fused::has_kernels(&x) {
-        fused::three_linears(x, maps)
+        fused::linear_qkv(x, projections)
     } else {
-        maps.map(|map| composed(x.clone(), map))
+        projections.map(|projection| composed(x.clone(), projection))
     };
     let mut dims = dims.into_iter();
-    outputs.map(|output| output.reshape(Exactly(dims.next().expect("one per map"))))
+    outputs.map(|output| output.reshape(ExactDims(dims.next().expect("one per projection"))))
 }
 
-/// The sizes of the result; panics where the operands do not fit.
-fn dims_after<const D: usize>(operation: &str, x: &Tensor<D>, map: &LinearMap) -> [usize; D] {
-    dims_of(operation, x.dims(), map)
+/// The shape of the output. Panics where the operands do not match.
+fn output_dims<const D: usize>(
+    operation: &str,
+    x: &Tensor<D>,
+    layer: &LinearParameters,
+) -> [usize; D] {
+    projected_dims(operation, x.dims(), layer)
 }
 
-/// The sizes after a map of an input with these sizes.
-fn dims_of<const D: usize>(
+/// The output shape for an input of this shape.
+fn projected_dims<const D: usize>(
     operation: &str,
     mut dims: [usize; D],
-    (weight, bias): &LinearMap,
+    (weight, bias): &LinearParameters,
 ) -> [usize; D] {
     let [output, input] = weight.dims();
     assert_eq!(
         dims[D - 1],
         input,
-        "{operation}: input {dims:?} does not fit weight {:?} [output, input]",
+        "{operation}: input {dims:?} does not match weight {:?} [output, input]",
         [output, input]
     );
     if let Some(bias) = bias {
         assert_eq!(
             bias.dims(),
             [output],
-            "{operation}: bias {:?} does not fit weight {:?} [output, input]",
+            "{operation}: bias {:?} does not match weight {:?} [output, input]",
             bias.dims(),
             [output, input]
         );
@@ -134,18 +141,18 @@ fn dims_of<const D: usize>(
     dims
 }
 
-/// One flat matrix of all rows: a batched product would broadcast the weight per batch.
+/// Flattened to one matrix of rows: a batched product would broadcast the weight per batch.
 fn rows<const D: usize>(x: Tensor<D>) -> Tensor<2> {
     let dims = x.dims();
-    x.reshape(Exactly([dims[..D - 1].iter().product(), dims[D - 1]]))
+    x.reshape(ExactDims([dims[..D - 1].iter().product(), dims[D - 1]]))
 }
 
-fn composed(x: Tensor<2>, (weight, bias): LinearMap) -> Tensor<2> {
+fn composed(x: Tensor<2>, (weight, bias): LinearParameters) -> Tensor<2> {
     let y = x.matmul(weight.transpose());
     match bias {
         Some(bias) => {
             let width = bias.dims()[0];
-            y + bias.reshape(Exactly([1, width]))
+            y + bias.reshape(ExactDims([1, width]))
         }
         None => y,
     }

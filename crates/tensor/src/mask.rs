@@ -1,4 +1,4 @@
-//! A mask as a description of who may attend to whom; only the composed reference turns it into a matrix.
+//! Attention masks as a description; only the composed reference materializes them as a matrix.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use burn::tensor::{Bool, Device, Shape, Tensor, TensorData};
 
 /// Which keys each query may attend to.
 ///
-/// The queries are taken to be the last of the keys' positions, so that one description serves a whole pass
-/// and a cached one: with 10 keys and 2 queries, the queries stand at positions 8 and 9. With more queries than keys, the
-/// first stand before key 0, at positions below zero: with 2 keys and 3 queries, at -1, 0 and 1.
+/// The queries are the last of the keys' positions, so that one description serves both prefill and cached decoding: with
+/// 10 keys and 2 queries, the queries are at positions 8 and 9. With more queries than keys, the first ones have negative
+/// positions: with 2 keys and 3 queries, -1, 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     causal: bool,
@@ -46,7 +46,7 @@ impl Mask {
     }
 
     /// Only the blocks of keys that the pattern lists for a query's head and block are seen. Work is proportional to the
-    /// number of blocks that are listed.
+    /// number of listed blocks.
     pub fn with_blocks(mut self, blocks: Arc<BlockPattern>) -> Self {
         self.blocks = Some(blocks);
         self
@@ -57,17 +57,17 @@ impl Mask {
         self.causal
     }
 
-    /// How far a query sees, where there is a window.
+    /// The window size, if there is a window.
     pub fn window(&self) -> Option<usize> {
         self.window
     }
 
-    /// The range of real keys of each batch row, where there is padding.
+    /// The range of real keys of each batch row, if there is padding.
     pub fn keys(&self) -> Option<&[Range<usize>]> {
         self.keys.as_deref()
     }
 
-    /// The pattern of blocks, where there is one.
+    /// The block pattern, if there is one.
     pub fn blocks(&self) -> Option<&BlockPattern> {
         self.blocks.as_deref()
     }
@@ -86,7 +86,7 @@ impl Mask {
     }
 
     /// Scores `[batch, heads, queries, keys]` with minus infinity at the forbidden pairs.
-    pub(crate) fn hide(&self, scores: Tensor<4>) -> Tensor<4> {
+    pub(crate) fn apply(&self, scores: Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, keys] = scores.dims();
         match self.forbidden(batch, queries, keys, &scores.device()) {
             Some(forbidden) => {
@@ -98,7 +98,7 @@ impl Mask {
         }
     }
 
-    /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of forbidden pairs, or nothing when all pairs are allowed.
+    /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of forbidden pairs; none if all pairs are allowed.
     pub fn forbidden(
         &self,
         batch: usize,
@@ -106,7 +106,7 @@ impl Mask {
         keys: usize,
         device: &Device,
     ) -> Option<Tensor<4, Bool>> {
-        // A single causal query is the newest position: nothing is later than it.
+        // A single causal query is the last position: it sees every key.
         let one_range = self.keys.is_none() && self.blocks.is_none();
         if one_range && self.window.is_none() && (!self.causal || queries == 1) {
             return None;
@@ -115,7 +115,7 @@ impl Mask {
             assert_eq!(
                 ranges.len(),
                 batch,
-                "mask: {} ranges of keys do not fit a batch of {batch}",
+                "mask: {} ranges of keys do not match a batch of {batch}",
                 ranges.len()
             );
         }
@@ -129,7 +129,7 @@ impl Mask {
                 let position = first + query as isize;
                 let listed = |key| {
                     let blocks = self.blocks.as_ref();
-                    blocks.is_none_or(|blocks| blocks.sees(head, query, key))
+                    blocks.is_none_or(|blocks| blocks.is_visible(head, query, key))
                 };
                 let forbids = |key| !(self.allows(row, position, key) && listed(key));
                 forbidden.extend((0..keys).map(forbids));

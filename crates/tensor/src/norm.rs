@@ -1,9 +1,9 @@
-//! Normalizations over the last axis: layer (Ba et al. 2016) and root-mean-square (Zhang and Sennrich 2019), alone, of a
-//! residual sum, and with what is normalized beside them.
+//! LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) over the last axis, alone or fused with a residual
+//! addition.
 
 use burn::tensor::Tensor;
 
-use crate::exactly::Exactly;
+use crate::exact_dims::ExactDims;
 use crate::fused;
 
 /// Which normalization.
@@ -15,9 +15,9 @@ pub enum NormKind {
     Rms,
 }
 
-/// The learned scale and shift, and what keeps a norm from dividing by zero.
+/// The kind of norm, its learned scale and shift, and its epsilon.
 #[derive(Clone, Debug)]
-pub struct NormOperands {
+pub struct NormParameters {
     /// Which normalization.
     pub kind: NormKind,
     /// The scale, `[width]`.
@@ -32,40 +32,40 @@ pub struct NormOperands {
 ///
 /// # Panics
 /// When the last axis of `x` or the bias is not of the weight's size.
-pub fn norm<const D: usize>(x: Tensor<D>, operands: NormOperands) -> Tensor<D> {
-    sum_and_norm("norm", x, None, operands).1
+pub fn norm<const D: usize>(x: Tensor<D>, parameters: NormParameters) -> Tensor<D> {
+    sum_with_norm("norm", x, None, parameters).1
 }
 
-/// `x` and its norm: on the way back, the gradients of both meet in one pass. For norms before a sublayer.
+/// `x` and its norm, for pre-norm residual blocks: the backward pass sums the gradients of both in one pass.
 ///
 /// # Panics
 /// When the last axis of `x` or the bias is not of the weight's size.
-pub fn norm_beside<const D: usize>(x: Tensor<D>, operands: NormOperands) -> [Tensor<D>; 2] {
-    sum_and_norm("norm_beside", x, None, operands).into()
+pub fn norm_with_input<const D: usize>(x: Tensor<D>, parameters: NormParameters) -> [Tensor<D>; 2] {
+    sum_with_norm("norm_with_input", x, None, parameters).into()
 }
 
-/// The norm of `x + branch`. For norms after a sublayer.
+/// The norm of `x + branch`, for post-norm residual blocks.
 ///
 /// # Panics
 /// When the shapes differ, or the last axis or the bias is not of the weight's size.
-pub fn norm_of_sum<const D: usize>(
+pub fn add_norm<const D: usize>(
     x: Tensor<D>,
     branch: Tensor<D>,
-    operands: NormOperands,
+    parameters: NormParameters,
 ) -> Tensor<D> {
-    sum_and_norm("norm_of_sum", x, Some(branch), operands).1
+    sum_with_norm("add_norm", x, Some(branch), parameters).1
 }
 
-/// `x + branch` and its norm. For norms before a sublayer that follows another.
+/// `x + branch` and its norm, for pre-norm residual blocks: the addition of one block is fused with the norm of the next.
 ///
 /// # Panics
 /// When the shapes differ, or the last axis or the bias is not of the weight's size.
-pub fn norm_beside_sum<const D: usize>(
+pub fn add_norm_with_sum<const D: usize>(
     x: Tensor<D>,
     branch: Tensor<D>,
-    operands: NormOperands,
+    parameters: NormParameters,
 ) -> [Tensor<D>; 2] {
-    sum_and_norm("norm_beside_sum", x, Some(branch), operands).into()
+    sum_with_norm("add_norm_with_sum", x, Some(branch), parameters).into()
 }
 
 /// `x + y`, element by element.
@@ -76,7 +76,7 @@ pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
     assert_eq!(
         x.dims(),
         y.dims(),
-        "add: {:?} does not fit {:?}",
+        "add: {:?} does not match {:?}",
         x.dims(),
         y.dims()
     );
@@ -86,23 +86,23 @@ pub fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
     x + y
 }
 
-fn sum_and_norm<const D: usize>(
+fn sum_with_norm<const D: usize>(
     operation: &str,
     x: Tensor<D>,
     branch: Option<Tensor<D>>,
-    operands: NormOperands,
+    parameters: NormParameters,
 ) -> (Tensor<D>, Tensor<D>) {
-    let NormOperands {
+    let NormParameters {
         kind,
         weight,
         bias,
         epsilon,
-    } = operands;
+    } = parameters;
     if let Some(branch) = &branch {
         assert_eq!(
             x.dims(),
             branch.dims(),
-            "{operation}: {:?} does not fit {:?}",
+            "{operation}: {:?} does not match {:?}",
             x.dims(),
             branch.dims()
         );
@@ -111,18 +111,18 @@ fn sum_and_norm<const D: usize>(
     assert_eq!(
         dims[D - 1],
         width,
-        "{operation}: input {dims:?} does not fit weight [{width}]"
+        "{operation}: input {dims:?} does not match weight [{width}]"
     );
     if let Some(bias) = &bias {
         assert_eq!(
             bias.dims(),
             [width],
-            "{operation}: bias {:?} does not fit weight [{width}]",
+            "{operation}: bias {:?} does not match weight [{width}]",
             bias.dims()
         );
     }
     if fused::has_kernels(&x) {
-        return fused::norm(x, branch, weight, bias, kind, epsilon);
+        return fused::add_norm(x, branch, weight, bias, kind, epsilon);
     }
     let sum = match branch {
         Some(branch) => x + branch,
@@ -132,13 +132,13 @@ fn sum_and_norm<const D: usize>(
         NormKind::Layer => sum.clone() - sum.clone().mean_dim(D - 1),
         NormKind::Rms => sum.clone(),
     };
-    let squares = centred.clone().square().mean_dim(D - 1);
+    let mean_square = centred.clone().square().mean_dim(D - 1);
     let last_axis = |it: Tensor<1>| {
         let mut dims = [1; D];
         dims[D - 1] = width;
-        it.reshape(Exactly(dims))
+        it.reshape(ExactDims(dims))
     };
-    let normed = centred / (squares + epsilon).sqrt() * last_axis(weight);
+    let normed = centred / (mean_square + epsilon).sqrt() * last_axis(weight);
     let normed = match bias {
         Some(bias) => normed + last_axis(bias),
         None => normed,

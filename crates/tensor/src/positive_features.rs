@@ -1,4 +1,4 @@
-//! Positive maps of queries and keys to features, for linear attention. Katharopoulos et al. 2020 (ELU plus one).
+//! Positive feature maps of queries and keys, for linear attention. Katharopoulos et al. 2020 (ELU plus one).
 
 use burn::tensor::{Tensor, activation};
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,11 @@ pub enum FeatureMap {
 /// Applies `map` to every element of `x`, `[batch, heads, length, head_width]`.
 pub fn positive_features(x: Tensor<4>, map: FeatureMap) -> Tensor<4> {
     if fused::has_kernels(&x) {
-        return fused::map_features(x, map);
+        return fused::feature_map(x, map);
     }
     match map {
         FeatureMap::EluPlusOne => {
-            // The exponential of what is above zero is not read, and could be infinite.
+            // Clamped: the exponential of positive elements is discarded, and could overflow.
             let negative = x.clone().lower_elem(0.0);
             let low = x.clone().clamp_max(0.0).exp();
             (x + 1.0).mask_where(negative, low)

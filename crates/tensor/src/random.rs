@@ -1,24 +1,25 @@
-//! Randomness as a function of (purpose, seed, step, site), never a state: a resumed run draws what the first would have drawn.
+//! Stateless randomness: a function of (purpose, seed, step, site), so that a resumed run samples what the
+//! uninterrupted one would have.
 
 use rand::{Rng, RngCore};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// What random numbers are drawn for; each purpose has its own streams. The numbers stay as they are when others are added:
-/// what a model drew is a part of it.
+/// What random numbers are for; each purpose has its own streams. The discriminants must not change: trained models depend on
+/// what they sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The first values of the weights.
+    /// Weight initialization.
     Weights = 0,
-    /// What a pass drops.
+    /// Dropout.
     Dropout = 1,
-    /// Who meets whom in an attention whose pattern is drawn.
+    /// Random attention patterns.
     Pattern = 2,
-    /// Numbers of a model that are drawn once and never trained.
+    /// Random weights that are sampled once and never trained.
     Frozen = 3,
 }
 
-/// Hands out one generator per site of a pass, in the order in which the sites ask.
+/// One generator per site of a pass, in the order of the requests.
 #[derive(Clone, Debug)]
 pub struct Randomness {
     purpose: Purpose,
@@ -55,8 +56,7 @@ impl Randomness {
         ChaCha8Rng::from_seed(key)
     }
 
-    /// Independent normal numbers around zero for the next site, without end. Box and Muller 1958: two uniform numbers give
-    /// two normal ones.
+    /// An endless stream of normal samples with mean zero for the next site. Box and Muller 1958.
     pub fn next_normal(&mut self, deviation: f64) -> impl Iterator<Item = f64> + use<> {
         let mut generator = self.next_generator();
         std::iter::repeat_with(move || {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_key_draws_the_same_numbers_and_another_key_others() {
+    fn the_same_key_samples_the_same_numbers_and_another_key_others() {
         let draw = |seed, step, skip| {
             let mut randomness = Randomness::new(Purpose::Dropout, seed, step);
             for _ in 0..skip {

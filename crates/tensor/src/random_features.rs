@@ -1,26 +1,26 @@
-//! Positive random features of the softmax kernel (FAVOR+), and the projections that make them. Choromanski et al. 2021.
+//! Positive random features of the softmax kernel (FAVOR+), and their orthogonal projections. Choromanski et al. 2021.
 //!
-//! With features φ of queries and keys, `φq·φk` is an estimate of `exp(q·k / √head_width)`, up to factors that linear
-//! attention divides out. Values are those of the PyPI package performer-pytorch.
+//! With features φ of queries and keys, `φq·φk` is an estimate of `exp(q·k / √head_width)`, up to factors that cancel in
+//! linear attention. Values are those of the PyPI package performer-pytorch.
 
-use attentive_kernels::random_features::LARGEST_EXPONENT;
+use attentive_kernels::random_features::MAX_EXPONENT;
 use burn::tensor::{Device, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::{Randomness, fused, linear};
 
-/// What is subtracted in the exponent of a feature. It is taken as a constant: no gradient flows through it.
+/// What is subtracted in the exponent of a feature. It is detached: no gradient flows through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stabilizer {
-    /// The largest score of the row: for queries, where a factor of a row is divided out.
+    /// The maximum score of the row: for queries, where a factor per row cancels.
     RowMaximum,
-    /// The largest score of all rows of a head, for keys that are all there at once. Not for causal passes or cached ones: an
+    /// The maximum score of all rows of a head, for keys that are all known at once. Not for causal or cached passes: an
     /// earlier row would depend, through epsilon and rounding, on later ones. Where one score is far above the others, epsilon
-    /// outweighs their features, however many there are.
+    /// dominates their features, however many there are.
     KeysMaximum,
     /// Nothing, for keys of causal passes and of states: a key's features depend on that key alone. Exponents are at most half
-    /// the square of a projection's row, about half of `head_width`; they are held at 60, where f32 would not do.
+    /// the square of a projection's row, about half of `head_width`; they are clamped to 60 for f32.
     Constant,
 }
 
@@ -29,7 +29,7 @@ pub enum Stabilizer {
 /// `x` is `[batch, heads, length, head_width]`, the projection `[features, head_width]`.
 ///
 /// # Panics
-/// When the shapes do not fit, or `x` has no width.
+/// When the shapes do not match, or `x` has no width.
 pub fn random_features(
     x: Tensor<4>,
     projection: Tensor<2>,
@@ -39,7 +39,7 @@ pub fn random_features(
     let [features, head_width] = projection.dims();
     assert!(
         x.dims()[3] == head_width && head_width > 0,
-        "random_features: rows {:?} do not fit projection {:?} [features, head_width]",
+        "random_features: rows {:?} do not match projection {:?} [features, head_width]",
         x.dims(),
         projection.dims()
     );
@@ -54,23 +54,23 @@ pub fn random_features(
     }
     let half = x.square().sum_dim(3) * (0.5 * scale * scale);
     let exponents = scores.clone() - half;
-    // The largest feature becomes one; but beside an epsilon, features stay as large as the package has them.
-    let measured = if epsilon > 0.0 {
+    // Without epsilon the largest feature becomes one; with epsilon, features are scaled as in performer-pytorch.
+    let stabilized = if epsilon > 0.0 {
         scores
     } else {
         exponents.clone()
     };
     let exponents = match stabilizer {
-        Stabilizer::RowMaximum => exponents - measured.detach().max_dim(3),
-        Stabilizer::KeysMaximum => exponents - measured.detach().max_dim(3).max_dim(2),
+        Stabilizer::RowMaximum => exponents - stabilized.detach().max_dim(3),
+        Stabilizer::KeysMaximum => exponents - stabilized.detach().max_dim(3).max_dim(2),
         Stabilizer::Constant => exponents,
     };
-    let exponents = exponents.clamp_max(LARGEST_EXPONENT);
+    let exponents = exponents.clamp_max(MAX_EXPONENT);
     (exponents.exp() + epsilon) * ratio
 }
 
-/// A projection for [`random_features`], `[features, head_width]`: blocks of orthogonal rows, each as long as a row of
-/// independent normal numbers, so that every row is distributed like one.
+/// A projection for [`random_features`], `[features, head_width]`: blocks of orthogonal rows, each with the length of a
+/// vector of independent normal samples, so that every row is distributed like one.
 pub fn orthogonal_features(
     features: usize,
     head_width: usize,
@@ -89,7 +89,7 @@ pub fn orthogonal_features(
     Tensor::from_data(TensorData::new(rows, [features, head_width]), device)
 }
 
-/// Orthogonal rows of length one, by Gram and Schmidt, each projection twice: once leaves rounding errors of the first size.
+/// Orthonormal rows by Gram-Schmidt with reorthogonalization: a single pass leaves large rounding errors.
 fn orthogonal_rows(
     count: usize,
     width: usize,
@@ -100,16 +100,16 @@ fn orthogonal_rows(
         let mut row: Vec<f64> = normal.take(width).collect();
         for _ in 0..2 {
             for other in &rows {
-                let share: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
-                for (number, other) in row.iter_mut().zip(other) {
-                    *number -= share * other;
+                let projection: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
+                for (x, other) in row.iter_mut().zip(other) {
+                    *x -= projection * other;
                 }
             }
         }
         let length = norm(row.iter().copied());
-        // A row that the others span, which chance all but never draws, is drawn again.
+        // A row in the span of the others, which has probability zero, is sampled again.
         if length > 1e-9 {
-            row.iter_mut().for_each(|number| *number /= length);
+            row.iter_mut().for_each(|x| *x /= length);
             rows.push(row);
         }
     }
@@ -117,16 +117,17 @@ fn orthogonal_rows(
 }
 
 fn norm(row: impl Iterator<Item = f64>) -> f64 {
-    row.map(|number| number * number).sum::<f64>().sqrt()
+    row.map(|x| x * x).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Mask, Purpose, Scores, attention, linear_attention};
+    use attentive_testing::{Scale, assert_close, assert_near, ulps};
     use burn::tensor::Distribution;
 
-    fn draw(features: usize, head_width: usize, seed: u64) -> Vec<f32> {
+    fn sample(features: usize, head_width: usize, seed: u64) -> Vec<f32> {
         let randomness = &mut Randomness::new(Purpose::Weights, seed, 0);
         let rows = orthogonal_features(features, head_width, randomness, &Device::flex());
         assert_eq!(rows.dims(), [features, head_width]);
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn rows_of_a_block_are_orthogonal_and_as_long_as_normal_ones() {
         let (features, width) = (150, 64);
-        let rows = draw(features, width, 1);
+        let rows = sample(features, width, 1);
         let dot = |a: usize, b: usize| -> f64 {
             let row = |i: usize| &rows[i * width..(i + 1) * width];
             let products = row(a).iter().zip(row(b));
@@ -145,7 +146,9 @@ mod tests {
         let mut mean = 0.0;
         for a in 0..features {
             for b in a / width * width..a {
-                assert!(dot(a, b).abs() < 1e-4, "{a} and {b}: {}", dot(a, b));
+                let lengths = (dot(a, a) * dot(b, b)).sqrt();
+                let what = format_args!("{a} and {b}");
+                assert_near(what, dot(a, b), 0.0, Scale::Of(lengths), ulps(4));
             }
             mean += dot(a, a) / features as f64;
         }
@@ -154,9 +157,9 @@ mod tests {
             (mean - 64.0).abs() < 4.0 * (128f64 / 150.0).sqrt(),
             "{mean}"
         );
-        assert_eq!(draw(features, width, 1), rows);
-        assert_ne!(draw(features, width, 2), rows);
-        assert!(draw(0, 4, 1).is_empty());
+        assert_eq!(sample(features, width, 1), rows);
+        assert_ne!(sample(features, width, 2), rows);
+        assert!(sample(0, 4, 1).is_empty());
     }
 
     /// The estimate of softmax attention gets better with more features.
@@ -164,8 +167,9 @@ mod tests {
     fn the_error_falls_as_features_grow() {
         let device = Device::flex();
         device.seed(3);
-        let draw = || Tensor::<4>::random([1, 2, 40, 16], Distribution::Normal(0.0, 0.5), &device);
-        let [query, key, value] = [draw(), draw(), draw()];
+        let sample =
+            || Tensor::<4>::random([1, 2, 40, 16], Distribution::Normal(0.0, 0.5), &device);
+        let [query, key, value] = [sample(), sample(), sample()];
         for (mask, keys) in [
             (Mask::none(), Stabilizer::KeysMaximum),
             (Mask::causal(), Stabilizer::Constant),
@@ -198,34 +202,35 @@ mod tests {
         }
     }
 
-    /// Long rows, whose exponentials f32 does not hold, keep their largest feature, and attention of them is no NaN.
+    /// Long rows, whose exponentials overflow f32, keep their largest feature, and attention of them is not NaN.
     #[test]
     fn long_rows_have_features() {
         let device = Device::flex();
         device.seed(5);
-        let draw = |deviation| {
+        let sample = |deviation| {
             Tensor::<4>::random(
                 [1, 2, 30, 16],
                 Distribution::Normal(0.0, deviation),
                 &device,
             )
         };
-        let [query, key, value] = [draw(12.0), draw(12.0), draw(1.0)];
+        let [query, key, value] = [sample(12.0), sample(12.0), sample(1.0)];
         let randomness = &mut Randomness::new(Purpose::Weights, 7, 0);
         let projection = orthogonal_features(64, 16, randomness, &device);
         let of = |x: &Tensor<4>, stabilizer| {
             random_features(x.clone(), projection.clone(), stabilizer, 0.0)
         };
         let largest = of(&query, Stabilizer::RowMaximum).max_dim(3) * 8.0;
-        assert!(largest.all_close(Tensor::ones([1, 2, 30, 1], &device), Some(1e-3), None));
+        let largest = largest.into_data().try_to_vec::<f32>().unwrap();
+        assert_close("features", &largest, &[1f32; 60], Scale::One, 1e-3);
         for (mask, keys) in [
             (Mask::none(), Stabilizer::KeysMaximum),
             (Mask::causal(), Stabilizer::Constant),
         ] {
             let (query, key) = (of(&query, Stabilizer::RowMaximum), of(&key, keys));
             let context = linear_attention(query, key, value.clone(), &mask, None).context;
-            let numbers = context.into_data().try_to_vec::<f32>().unwrap();
-            assert!(numbers.iter().all(|it| it.is_finite()), "{keys:?}");
+            let context = context.into_data().try_to_vec::<f32>().unwrap();
+            assert!(context.iter().all(|it| it.is_finite()), "{keys:?}");
         }
     }
 }

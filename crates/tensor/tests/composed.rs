@@ -1,35 +1,35 @@
-//! What the operations compose of burn's own where there are no kernels, against PyTorch and against finite differences.
+//! The composed operations, which run where there are no kernels, against PyTorch and against finite differences.
 //!
-//! Kernels are for f32, so a device whose numbers are f64 gets the composed form, in f64. A device has one kind of numbers
-//! for the whole process: hence a test binary of its own.
+//! Kernels are for f32, so a device with default dtype f64 runs the composed form, in f64. The default dtype is set per
+//! process: hence a separate test binary.
 
 #[path = "operations/case.rs"]
 mod case;
 #[path = "operations/checks.rs"]
 mod checks;
-#[path = "operations/drawn.rs"]
-mod drawn;
+#[path = "operations/generated.rs"]
+mod generated;
 #[path = "operations/golden.rs"]
 mod golden;
-#[expect(dead_code, reason = "shared with the operations' own tests")]
-#[path = "operations/ours.rs"]
-mod ours;
+#[path = "operations/reference.rs"]
+mod reference;
 #[expect(dead_code, reason = "shared with the operations' own tests")]
 #[path = "operations/refused/mod.rs"]
 mod refused;
-#[path = "operations/twin.rs"]
-mod twin;
+#[expect(dead_code, reason = "shared with the operations' own tests")]
+#[path = "operations/runner.rs"]
+mod runner;
 
 use std::sync::Once;
 
 use attentive_tensor::{Device, Tensor, cross_entropy};
 use burn::tensor::FloatDType;
-use ours::{Layout, Tracked};
+use runner::{Layout, Tracked};
 
-/// All is f64 but what is stored, and rotary's frequencies, which are made in f32: an angle of 8 is 5e-7 off.
+/// All is f64 but the golden file and rotary's frequencies, which are f32: an angle of 8 is 5e-7 off.
 const TOLERANCE: f64 = 1e-6;
 
-/// Makes the device's numbers f64, once.
+/// Sets the device's default dtype to f64, once.
 fn configure() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| Device::flex().configure(FloatDType::F64).unwrap());
@@ -42,7 +42,7 @@ fn the_composed_operations_are_those_of_pytorch() {
         &golden::cases(),
         |golden| &golden.case.name,
         |golden| {
-            let ours = ours::run(&golden.case, Layout::Dense, Tracked::All);
+            let ours = runner::run(&golden.case, Layout::Dense, Tracked::All);
             checks::matches_golden(golden, &ours, TOLERANCE)?;
             if !golden.smooth {
                 return Ok(());
@@ -51,10 +51,10 @@ fn the_composed_operations_are_those_of_pytorch() {
         },
     );
     checks::all(
-        &drawn::cases(),
+        &generated::cases(),
         |case| &case.name,
         |case| {
-            let ours = ours::run(case, Layout::Dense, Tracked::All);
+            let ours = runner::run(case, Layout::Dense, Tracked::All);
             checks::matches_differences(case, &ours.gradients, TOLERANCE)
         },
     );
@@ -70,10 +70,10 @@ fn an_ignored_row_may_hold_anything() {
             let logits = Tensor::<2>::from_data(logits, &device).require_grad();
             let targets = Tensor::from_ints([0, -100, -100], &device);
             let loss = cross_entropy(logits.clone(), targets, smoothing);
-            let slopes = ours::numbers(logits.grad(&loss.clone().backward()).unwrap());
-            assert!(ours::numbers(loss)[0].is_finite());
-            assert!(slopes[..2].iter().all(|it| it.is_finite()));
-            assert_eq!(slopes[2..], [0.0; 4]);
+            let gradient = runner::values(logits.grad(&loss.clone().backward()).unwrap());
+            assert!(runner::values(loss)[0].is_finite());
+            assert!(gradient[..2].iter().all(|it| it.is_finite()));
+            assert_eq!(gradient[2..], [0.0; 4]);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Base64 with padding, in which tokenizer.json keeps bytes.
+//! Base64 with padding, the encoding of bytes in tokenizer.json.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text of bytes.
-pub(crate) fn base64(bytes: &[u8]) -> String {
+/// Encodes bytes.
+pub(crate) fn encode_base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
@@ -20,8 +20,8 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text, if it is the text of some.
-pub(crate) fn bytes_of_base64(text: &str) -> Option<Vec<u8>> {
+/// Decodes canonical base64.
+pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for four in text.as_bytes().chunks(4) {
         let digits = four.iter().take_while(|digit| **digit != b'=');
@@ -35,8 +35,8 @@ pub(crate) fn bytes_of_base64(text: &str) -> Option<Vec<u8>> {
         let three = (bits << (6 * (4 - count))).to_be_bytes();
         bytes.extend_from_slice(&three[1..][..(count as usize).saturating_sub(1)]);
     }
-    // One spelling for each: anything else would be read in two ways.
-    (base64(&bytes) == text).then_some(bytes)
+    // Only the canonical encoding is accepted.
+    (encode_base64(&bytes) == text).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -47,11 +47,11 @@ mod tests {
     fn bytes_come_back() {
         for length in 0..70 {
             let bytes: Vec<u8> = (0..length).map(|at: u8| at.wrapping_mul(37)).collect();
-            assert_eq!(bytes_of_base64(&base64(&bytes)), Some(bytes));
+            assert_eq!(decode_base64(&encode_base64(&bytes)), Some(bytes));
         }
-        assert_eq!(base64(b"light w"), "bGlnaHQgdw==");
+        assert_eq!(encode_base64(b"light w"), "bGlnaHQgdw==");
         for wrong in ["a", "a===", "ab=c", "abc", "ab!=", "YWJ=", "=", "====", "ü"] {
-            assert_eq!(bytes_of_base64(wrong), None, "{wrong}");
+            assert_eq!(decode_base64(wrong), None, "{wrong}");
         }
     }
 }

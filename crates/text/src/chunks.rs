@@ -1,21 +1,19 @@
-//! Cuts long text where a tokenizer cannot tell the difference, so that big files encode in parallel and in
-//! bounded memory.
+//! Splits long text where it does not change the encoding, so that big files encode in parallel and in bounded memory.
 
-/// Chunks are at least this long (the last may be shorter). Large enough that the cost per chunk vanishes, small
-/// enough that the alignment tables of the `tokenizers` crate (about a hundred bytes per byte of text) stay small.
+/// The minimum size of chunks but the last. Large enough that the overhead per chunk vanishes, small enough that the alignment tables of the `tokenizers` crate (about a hundred bytes per byte of text) stay small.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Cuts `text` into chunks of at least `least` bytes, each cut standing right before a newline that follows a
-/// character which is not whitespace.
+/// Splits `text` into chunks of at least `min_bytes`, each split right before a newline that follows a non-whitespace
+/// character.
 ///
-/// There the pattern of GPT-2 never matches across: every alternative either consists of whitespace only, and so
-/// would have to begin at the newline, or ends with a character that is not whitespace, and so ends before it.
-/// The lookahead `\s+(?!\S)` looks only past whitespace, which the cut does not follow.
-pub(crate) fn chunks(text: &str, least: usize) -> Vec<&str> {
-    let mut chunks = Vec::with_capacity(text.len() / least.max(1) + 1);
+/// No match of the GPT-2 pattern spans such a split: every alternative either is all whitespace, and so starts at the newline
+/// at the earliest, or ends with non-whitespace, and so ends before it. The lookahead `\s+(?!\S)` only looks past whitespace,
+/// which never precedes a split.
+pub(crate) fn chunks(text: &str, min_bytes: usize) -> Vec<&str> {
+    let mut chunks = Vec::with_capacity(text.len() / min_bytes.max(1) + 1);
     let mut rest = text;
-    while let Some(cut) = first_cut(rest, least.max(1)) {
-        let (chunk, after) = rest.split_at(cut);
+    while let Some(split) = first_split(rest, min_bytes.max(1)) {
+        let (chunk, after) = rest.split_at(split);
         chunks.push(chunk);
         rest = after;
     }
@@ -25,16 +23,16 @@ pub(crate) fn chunks(text: &str, least: usize) -> Vec<&str> {
     chunks
 }
 
-fn first_cut(text: &str, least: usize) -> Option<usize> {
-    // A newline is one byte that occurs inside no other character, so searching bytes is safe.
-    let after = text.as_bytes().get(least..)?;
+fn first_split(text: &str, min_bytes: usize) -> Option<usize> {
+    // A newline byte never occurs inside another UTF-8 character, so searching bytes is safe.
+    let after = text.as_bytes().get(min_bytes..)?;
     after
         .iter()
         .enumerate()
         .filter(|(_, byte)| **byte == b'\n')
-        .map(|(index, _)| index + least)
-        .find(|&cut| {
-            let before = text[..cut].chars().next_back();
+        .map(|(index, _)| index + min_bytes)
+        .find(|&split| {
+            let before = text[..split].chars().next_back();
             // Older Unicode versions, and so some regex engines, count U+180E as whitespace.
             before.is_some_and(|character| !character.is_whitespace() && character != '\u{180E}')
         })
@@ -44,9 +42,9 @@ fn first_cut(text: &str, least: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, least: usize, expected: &[&str]) {
-        assert_eq!(chunks(text, least), expected);
-        assert_eq!(chunks(text, least).concat(), text);
+    fn check(text: &str, min_bytes: usize, expected: &[&str]) {
+        assert_eq!(chunks(text, min_bytes), expected);
+        assert_eq!(chunks(text, min_bytes).concat(), text);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Texts and pairs of texts as a model takes them: with special tokens, type ids and, if asked for, cut to a length.
+//! Encoded texts and pairs: ids with special tokens, type ids and offsets, optionally truncated.
 
 use std::ops::Range;
 
@@ -7,43 +7,43 @@ use tokenizers::Encoding;
 use crate::padding::Side;
 use crate::{TextError, Tokenizer};
 
-/// One text, or two, as ids with all that belongs to each id. All lists have the same length.
+/// An encoded text or pair. All vectors have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encoded {
-    /// The ids.
+    /// `input_ids`.
     pub ids: Vec<u32>,
-    /// Which part of the input an id belongs to, as the model was trained (`token_type_ids`).
+    /// `token_type_ids`.
     pub type_ids: Vec<u32>,
-    /// Whether the tokenizer added the token. A special token that stands in the text itself does not count.
-    pub special_mask: Vec<bool>,
-    /// Where the token stands in its text, in bytes; empty for added tokens.
+    /// Whether the tokenizer added the token. A special token written in the text itself does not count.
+    pub special_tokens_mask: Vec<bool>,
+    /// The byte range of the token in its text; empty for added tokens.
     pub offsets: Vec<Range<usize>>,
-    /// Which text the token is from, if any.
-    pub texts: Vec<Option<WhichText>>,
+    /// The text that the token is from; `None` for added tokens.
+    pub sequence_ids: Vec<Option<SequenceId>>,
 }
 
-/// The first or the second text of a pair; a text alone is the first.
+/// The first or the second text of a pair; a single text is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhichText {
+pub enum SequenceId {
     /// The first, or the only one.
     First,
     /// The second.
     Second,
 }
 
-/// To how many ids a text or a pair is cut, special tokens included.
+/// How to truncate a text or pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truncation {
-    /// The most ids.
+    /// The maximum length, including special tokens (`max_length`).
     pub length: usize,
-    /// Where ids are taken away.
+    /// Which text to shorten.
     pub strategy: TruncationStrategy,
 }
 
-/// Which text of a pair gets shorter. From which end is the folder's `truncation_side`, the right if it has none.
+/// Which text of a pair to shorten. The side is `truncation_side` of the folder, right by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncationStrategy {
-    /// The longer one, until both are equally long; then both.
+    /// The longer one until both are equally long, then both.
     LongestFirst,
     /// Only the first.
     OnlyFirst,
@@ -52,24 +52,24 @@ pub enum TruncationStrategy {
 }
 
 impl Tokenizer {
-    /// One text with the special tokens around it, cut if `truncation` says so.
+    /// Encodes a text with special tokens.
     pub fn encode_text(
         &self,
         text: &str,
         truncation: Option<Truncation>,
     ) -> Result<Encoded, TextError> {
         self.refuse_unknown(text)?;
-        let [(code, text)] = self.without_codes([text]);
+        let [(code, text)] = self.split_language_codes([text]);
         let encoding = self
             .inner()
             .encode_char_offsets(text, true)
             .map_err(TextError::tokenizer)?;
         let encoded = Encoded::of(&encoding, [text, ""]);
-        let encoded = self.with_codes(encoded, encoding.get_tokens(), &[code]);
+        let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[code]);
         self.finish(encoded, false, truncation)
     }
 
-    /// Two texts with the special tokens around and between them, cut if `truncation` says so.
+    /// Encodes a pair of texts with special tokens.
     pub fn encode_pair(
         &self,
         first: &str,
@@ -78,13 +78,13 @@ impl Tokenizer {
     ) -> Result<Encoded, TextError> {
         self.refuse_unknown(first)?;
         self.refuse_unknown(second)?;
-        let [(one, first), (two, second)] = self.without_codes([first, second]);
+        let [(one, first), (two, second)] = self.split_language_codes([first, second]);
         let encoding = self
             .inner()
             .encode_char_offsets((first, second), true)
             .map_err(TextError::tokenizer)?;
         let encoded = Encoded::of(&encoding, [first, second]);
-        let encoded = self.with_codes(encoded, encoding.get_tokens(), &[one, two]);
+        let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[one, two]);
         self.finish(encoded, true, truncation)
     }
 
@@ -97,15 +97,15 @@ impl Tokenizer {
         match truncation {
             None => Ok(encoded),
             Some(truncation) => {
-                encoded.truncated(pair, truncation, self.facts().padding.truncation_side)
+                encoded.truncated(pair, truncation, self.settings().padding.truncation_side)
             }
         }
     }
 }
 
 impl Encoded {
-    /// From an encoding with offsets in characters. Those in bytes may fall inside a character, as trimming a space takes
-    /// one off.
+    /// From an encoding with offsets in characters. Byte offsets may fall inside a character, as trimming a space subtracts
+    /// one.
     fn of(encoding: &Encoding, texts: [&str; 2]) -> Self {
         let starts = texts.map(|text| {
             let starts = text.char_indices().map(|(start, _)| start);
@@ -115,16 +115,16 @@ impl Encoded {
             .get_special_tokens_mask()
             .iter()
             .map(|mask| *mask == 1);
-        let which = |sequence: Option<usize>| match sequence {
-            Some(0) => Some(WhichText::First),
-            Some(_) => Some(WhichText::Second),
+        let sequence_id = |sequence: Option<usize>| match sequence {
+            Some(0) => Some(SequenceId::First),
+            Some(_) => Some(SequenceId::Second),
             None => None,
         };
         let sequences = encoding.get_sequence_ids().into_iter().zip(added.clone());
-        let texts: Vec<Option<WhichText>> = sequences
-            .map(|(sequence, added)| which(sequence).filter(|_| !added))
+        let sequence_ids: Vec<Option<SequenceId>> = sequences
+            .map(|(sequence, added)| sequence_id(sequence).filter(|_| !added))
             .collect();
-        let offset = |((start, end), text): (&(usize, usize), &Option<WhichText>)| match text {
+        let offset = |((start, end), text): (&(usize, usize), &Option<SequenceId>)| match text {
             None => 0..0,
             Some(text) => {
                 let starts = &starts[*text as usize];
@@ -144,24 +144,24 @@ impl Encoded {
             offsets: encoding
                 .get_offsets()
                 .iter()
-                .zip(&texts)
+                .zip(&sequence_ids)
                 .map(offset)
                 .collect(),
-            texts,
-            special_mask: added.collect(),
+            sequence_ids,
+            special_tokens_mask: added.collect(),
         }
     }
 
-    /// Takes tokens of the texts away. The added tokens do not depend on how long the texts are, so this equals cutting the
-    /// texts first, as Hugging Face does.
+    /// Drops tokens of the texts. Added tokens do not depend on the lengths of the texts, so this equals truncating before
+    /// post-processing, as Hugging Face does.
     fn truncated(self, pair: bool, truncation: Truncation, side: Side) -> Result<Self, TextError> {
-        let count = |text: WhichText| {
-            self.texts
+        let count = |text: SequenceId| {
+            self.sequence_ids
                 .iter()
-                .filter(|which| **which == Some(text))
+                .filter(|sequence| **sequence == Some(text))
                 .count()
         };
-        let (first, second) = (count(WhichText::First), count(WhichText::Second));
+        let (first, second) = (count(SequenceId::First), count(SequenceId::Second));
         let added = self.ids.len() - first - second;
         let Some(room) = truncation.length.checked_sub(added) else {
             return Err(TextError::NoRoom {
@@ -173,44 +173,44 @@ impl Encoded {
         {
             return Ok(self);
         }
-        let kept = kept_lengths(first, second, pair, room, truncation)?;
-        Ok(self.keep(&kept, [first, second], side))
+        let lengths = truncated_lengths(first, second, pair, room, truncation)?;
+        Ok(self.keep(&lengths, [first, second], side))
     }
 
-    /// Keeps this many tokens of each text.
-    fn keep(self, kept: &[usize; 2], lengths: [usize; 2], side: Side) -> Self {
+    /// Keeps `new` of the `old` tokens of each text.
+    fn keep(self, new: &[usize; 2], old: [usize; 2], side: Side) -> Self {
         let mut seen = [0, 0];
-        let stays: Vec<bool> = self
-            .texts
+        let keeps: Vec<bool> = self
+            .sequence_ids
             .iter()
             .map(|text| {
                 let Some(text) = text else { return true };
                 let text = *text as usize;
                 seen[text] += 1;
                 match side {
-                    Side::Right => seen[text] <= kept[text],
-                    Side::Left => seen[text] > lengths[text] - kept[text],
+                    Side::Right => seen[text] <= new[text],
+                    Side::Left => seen[text] > old[text] - new[text],
                 }
             })
             .collect();
-        fn only<T>(list: Vec<T>, stays: &[bool]) -> Vec<T> {
+        fn only<T>(list: Vec<T>, keeps: &[bool]) -> Vec<T> {
             list.into_iter()
-                .zip(stays)
-                .filter_map(|(item, stays)| stays.then_some(item))
+                .zip(keeps)
+                .filter_map(|(item, keeps)| keeps.then_some(item))
                 .collect()
         }
         Self {
-            ids: only(self.ids, &stays),
-            type_ids: only(self.type_ids, &stays),
-            special_mask: only(self.special_mask, &stays),
-            offsets: only(self.offsets, &stays),
-            texts: only(self.texts, &stays),
+            ids: only(self.ids, &keeps),
+            type_ids: only(self.type_ids, &keeps),
+            special_tokens_mask: only(self.special_tokens_mask, &keeps),
+            offsets: only(self.offsets, &keeps),
+            sequence_ids: only(self.sequence_ids, &keeps),
         }
     }
 }
 
-/// How many tokens stay of texts with `first` and `second` tokens when both must fit into `room`.
-fn kept_lengths(
+/// The truncated lengths of texts of `first` and `second` tokens that must fit into `room`.
+fn truncated_lengths(
     first: usize,
     second: usize,
     pair: bool,
@@ -232,7 +232,7 @@ fn kept_lengths(
         TruncationStrategy::LongestFirst if !pair => Ok([room, 0]),
         TruncationStrategy::LongestFirst => {
             let shorter = first.min(second);
-            // The longer one alone if that is enough; else both, the one that was longer keeping the odd token.
+            // Shorten only the longer one if that is enough; else both, where the longer one keeps the odd token.
             let (shorter, longer) = if shorter <= room / 2 {
                 (shorter, room - shorter)
             } else {

@@ -1,49 +1,46 @@
-//! What can go wrong with text, as sentences: what is wrong, where, and what to do.
+//! Errors of this crate, as sentences: what is wrong, where, and what to do.
 
 use std::path::PathBuf;
 
 /// Far above the largest vocabularies in use; training counts pairs in memory.
-pub(crate) const LARGEST_VOCABULARY: usize = 1_000_000;
+pub(crate) const MAX_VOCABULARY: usize = 1_000_000;
 
-/// Every error of this crate. Each message is one sentence that a person can act on.
+/// Every error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// No file was named.
-    #[error("no text file was given; name at least one")]
-    NoFiles,
     /// The file does not exist.
     #[error("the file {} does not exist; check the path", path.display())]
     MissingFile {
         /// The file.
         path: PathBuf,
     },
-    /// A directory stands where a file was expected.
+    /// A directory where a file was expected.
     #[error("{} is a directory; name the files in it one by one", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
     },
-    /// The file holds nothing.
+    /// The file is empty.
     #[error("the file {} is empty; give a file that holds text", path.display())]
     EmptyFile {
         /// The file.
         path: PathBuf,
     },
     /// The file is not UTF-8.
-    #[error("the file {} is not UTF-8 text (the first wrong byte is at offset {offset}); convert it to UTF-8", path.display())]
+    #[error("the file {} is not UTF-8 text (the first invalid byte is at offset {offset}); convert it to UTF-8", path.display())]
     NotUtf8 {
         /// The file.
         path: PathBuf,
         /// Offset of the first byte that is not part of a valid character.
         offset: usize,
     },
-    /// The operating system refused.
+    /// An I/O error.
     #[error("the file {} cannot be read: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The cause.
         source: std::io::Error,
     },
     /// There is no text to train on.
@@ -51,7 +48,7 @@ pub enum TextError {
         "the corpus holds no text, so no tokenizer can be trained on it; add a document that is not empty"
     )]
     EmptyCorpus,
-    /// The tokenizer would have dropped a character without a word.
+    /// The tokenizer would have silently dropped a character.
     #[error(
         "the character {character:?} at byte {offset} of {text} is not in the tokenizer's vocabulary; \
          remove it, or use a tokenizer of bytes"
@@ -64,15 +61,15 @@ pub enum TextError {
         /// Which text: a file name, or "the text".
         text: String,
     },
-    /// The file is not a `tokenizer.json` that can be used.
+    /// The `tokenizer.json` is invalid.
     #[error("{} is not a usable tokenizer.json ({cause}); export the tokenizer again", path.display())]
     BrokenTokenizer {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// What is wrong.
         cause: String,
     },
-    /// A file of a tokenizer is damaged, or asks for what is not supported.
+    /// A tokenizer file is invalid or unsupported.
     #[error("{} cannot be used ({cause}); download or export the tokenizer again", path.display())]
     BrokenTokenizerFile {
         /// The file.
@@ -80,7 +77,7 @@ pub enum TextError {
         /// What is wrong.
         cause: String,
     },
-    /// A tokenizer is of a kind that cannot be built.
+    /// The tokenizer type is not supported.
     #[error("{}: {problem}", path.display())]
     UnsupportedTokenizer {
         /// The file.
@@ -88,81 +85,81 @@ pub enum TextError {
         /// What is not supported, and what is.
         problem: String,
     },
-    /// The files of a folder do not say which tokenizer they are, or contradict each other.
+    /// The files of a folder do not determine the tokenizer, or contradict each other.
     #[error(
-        "the tokenizer of {} cannot be built for certain ({cause}); add its tokenizer.json or complete its tokenizer_config.json",
+        "the tokenizer of {} is ambiguous ({cause}); add its tokenizer.json or complete its tokenizer_config.json",
         folder.display()
     )]
-    UndecidedTokenizer {
+    AmbiguousTokenizer {
         /// The folder.
         folder: PathBuf,
         /// What is missing.
         cause: String,
     },
-    /// A tokenizer is more than a `tokenizer.json` can say.
+    /// The tokenizer cannot be expressed as a `tokenizer.json`.
     #[error(
-        "a tokenizer that cuts with one vocabulary and has the ids of another, as Marian's does, cannot be written as a \
+        "a tokenizer that splits with one vocabulary and has the ids of another, as Marian's does, cannot be written as a \
          tokenizer.json; copy the files of its folder"
     )]
     NoTokenizerJson,
     /// A folder was expected.
     #[error("{} is not a folder; give the folder that holds the model's files", path.display())]
     NotAFolder {
-        /// What was given.
+        /// The path.
         path: PathBuf,
     },
-    /// The special tokens alone are longer than the text may be.
+    /// The special tokens alone exceed the maximum length.
     #[error(
-        "a length of {length} leaves no room for the {added} special tokens that belong around the text; allow more tokens"
+        "a length of {length} leaves no room for the {added} special tokens around the text; allow more tokens"
     )]
     NoRoom {
-        /// The length asked for.
+        /// The maximum length.
         length: usize,
-        /// Special tokens that are added.
+        /// The number of added special tokens.
         added: usize,
     },
-    /// The text that may be cut is too short for that, or is not there.
+    /// The text to truncate is too short, or missing.
     #[error(
-        "the texts cannot be cut to {length} tokens by shortening only the {text} one; allow more tokens or cut the longest first"
+        "the texts cannot be truncated to {length} tokens by shortening only the {text} one; allow more tokens or truncate the longest first"
     )]
     CannotTruncate {
-        /// The length asked for.
+        /// The maximum length.
         length: usize,
         /// "first" or "second".
         text: &'static str,
     },
-    /// A row does not fit into its batch.
+    /// A row is longer than its batch.
     #[error(
-        "a row of {row} tokens does not fit into a batch of length {length}; cut the texts when they are encoded"
+        "a row of {row} tokens does not fit into a batch of length {length}; truncate the texts when encoding them"
     )]
     RowTooLong {
-        /// Tokens of the row.
+        /// Length of the row.
         row: usize,
-        /// The length asked for.
+        /// The maximum length.
         length: usize,
     },
-    /// Rows cannot be filled up.
+    /// Rows cannot be padded.
     #[error(
-        "the tokenizer has no padding token, so rows of different lengths make no batch; name a `pad_token` in tokenizer_config.json"
+        "the tokenizer has no padding token, so rows of different lengths cannot be batched; name a `pad_token` in tokenizer_config.json"
     )]
     NoPaddingToken,
-    /// A chat template is wrong, or refused the conversation.
+    /// A chat template is invalid, or refused the conversation.
     #[error("the chat template of {} failed ({cause}); check the messages and the template", path.display())]
     ChatTemplate {
         /// The file that the template is from.
         path: PathBuf,
-        /// What the template said.
+        /// What is wrong.
         cause: String,
     },
-    /// A byte-level vocabulary cannot have this size.
+    /// The vocabulary size is out of range.
     #[error(
-        "a bpe vocabulary of {vocabulary} is out of range; use 257 (256 bytes and the end of text) to {LARGEST_VOCABULARY}"
+        "a bpe vocabulary of {vocabulary} is out of range; use 257 (256 bytes and the end of text) to {MAX_VOCABULARY}"
     )]
     Vocabulary {
-        /// The size asked for.
+        /// The requested size.
         vocabulary: usize,
     },
-    /// The id stands for nothing.
+    /// The id is not in the vocabulary.
     #[error(
         "the token id {id} is outside the vocabulary of {vocabulary}; use the tokenizer that made the ids"
     )]
@@ -172,38 +169,16 @@ pub enum TextError {
         /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// The held-out part cannot be this fraction.
-    #[error(
-        "a held-out fraction of {fraction} is not possible; it must be at least 0 and less than 1"
-    )]
-    HeldOutFraction {
-        /// The fraction asked for.
-        fraction: f64,
-    },
-    /// A part of the corpus does not hold a single window.
-    #[error(
-        "the {part} part of the corpus holds {tokens} tokens, but one window of length {length} needs {}; \
-         shorten the windows or add text",
-        length + 1
-    )]
-    TooShort {
-        /// "training" or "held-out".
-        part: &'static str,
-        /// Tokens that the part holds.
-        tokens: usize,
-        /// Length of a window.
-        length: usize,
-    },
-    /// The tokenizer failed in a way that this crate does not foresee.
+    /// An unexpected failure of the tokenizer.
     #[error("the tokenizer failed ({cause}); check that its tokenizer.json is complete")]
     Tokenizer {
-        /// What the tokenizer said.
+        /// The cause.
         cause: String,
     },
 }
 
 impl TextError {
-    /// Wraps an error of the `tokenizers` crate, which has no types.
+    /// Wraps an untyped error of the `tokenizers` crate.
     pub(crate) fn tokenizer(cause: impl std::fmt::Display) -> Self {
         Self::Tokenizer {
             cause: cause.to_string(),

@@ -1,8 +1,8 @@
-//! Batches: rows of different lengths filled up to one, with a mask that says what is real.
+//! Padded batches with attention masks.
 
 use crate::{Encoded, TextError, Tokenizer};
 
-/// An end of a row.
+/// A side of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     /// The beginning.
@@ -12,24 +12,24 @@ pub enum Side {
     Right,
 }
 
-/// How a folder wants rows to be filled up and cut.
+/// The padding and truncation settings of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FolderPadding {
+pub(crate) struct PaddingSettings {
     pub(crate) side: Side,
     pub(crate) truncation_side: Side,
     pub(crate) type_id: u32,
 }
 
-/// How long the rows of a batch become.
+/// The length to pad to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PadTo {
-    /// As long as the longest.
+    /// That of the longest row.
     Longest,
-    /// This long. A row that is longer is an error, as it could not be part of the batch.
+    /// This length; a longer row is an error.
     Length(usize),
 }
 
-/// Rows of one length.
+/// Rows of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PaddedBatch {
     /// The ids of each row.
@@ -41,41 +41,41 @@ pub struct PaddedBatch {
 }
 
 impl Tokenizer {
-    /// Fills rows up with the padding token of the tokenizer's folder, on the side that the folder's `padding_side` names.
+    /// Pads rows with the padding token of the folder, on its `padding_side`.
     pub fn pad(&self, rows: &[Encoded], to: PadTo) -> Result<PaddedBatch, TextError> {
-        let length = length_of(rows, to)?;
+        let length = padded_length(rows, to)?;
         let even = rows.iter().all(|row| row.ids.len() == length);
-        match &self.special_tokens().padding {
+        match &self.special_tokens().pad {
             Some(token) => self.pad_with(token.id, rows, to),
-            // Nothing needs to be filled up.
+            // No padding needed.
             None if even => self.pad_with(0, rows, to),
             None => Err(TextError::NoPaddingToken),
         }
     }
 
-    /// The same with a token that is named.
+    /// Pads rows with this token.
     pub fn pad_with(&self, id: u32, rows: &[Encoded], to: PadTo) -> Result<PaddedBatch, TextError> {
-        let length = length_of(rows, to)?;
-        let FolderPadding { side, type_id, .. } = self.facts().padding;
+        let length = padded_length(rows, to)?;
+        let PaddingSettings { side, type_id, .. } = self.settings().padding;
         Ok(PaddedBatch {
             ids: rows
                 .iter()
-                .map(|row| filled(&row.ids, length, id, side))
+                .map(|row| padded(&row.ids, length, id, side))
                 .collect(),
             type_ids: rows
                 .iter()
-                .map(|row| filled(&row.type_ids, length, type_id, side))
+                .map(|row| padded(&row.type_ids, length, type_id, side))
                 .collect(),
             attention_mask: rows
                 .iter()
-                .map(|row| filled(&vec![1; row.ids.len()], length, 0, side))
+                .map(|row| padded(&vec![1; row.ids.len()], length, 0, side))
                 .collect(),
         })
     }
 }
 
-/// How long the rows become.
-fn length_of(rows: &[Encoded], to: PadTo) -> Result<usize, TextError> {
+/// The length of the padded rows.
+fn padded_length(rows: &[Encoded], to: PadTo) -> Result<usize, TextError> {
     let longest = rows.iter().map(|row| row.ids.len()).max().unwrap_or(0);
     match to {
         PadTo::Longest => Ok(longest),
@@ -87,8 +87,8 @@ fn length_of(rows: &[Encoded], to: PadTo) -> Result<usize, TextError> {
     }
 }
 
-fn filled<T: Copy>(row: &[T], length: usize, filler: T, side: Side) -> Vec<T> {
-    let missing = vec![filler; length - row.len()];
+fn padded<T: Copy>(row: &[T], length: usize, value: T, side: Side) -> Vec<T> {
+    let missing = vec![value; length - row.len()];
     match side {
         Side::Left => [&missing, row].concat(),
         Side::Right => [row, &missing].concat(),

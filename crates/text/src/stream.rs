@@ -1,14 +1,14 @@
-//! Streamed decoding: ids go in one by one, text comes out as soon as it is final.
+//! Streamed decoding: takes ids one by one, and returns text as soon as it is final.
 
 use tokenizers::DecoderWrapper;
 
-use crate::byte_symbols::symbol_byte;
+use crate::byte_level::byte_of_symbol;
 use crate::{TextError, Tokenizer};
 
-/// Decodes ids one by one. The pieces, joined, equal [`Tokenizer::decode`] of all ids.
+/// Decodes ids one by one. The concatenated pieces equal [`Tokenizer::decode`] of all ids.
 ///
-/// A character whose bytes are not all there is held back, so U+FFFD appears only where the ids really form no
-/// character. The work per id does not grow with the number of ids.
+/// An incomplete UTF-8 character is held back, so U+FFFD only appears for ids that really form no character. The work per id
+/// is constant.
 #[derive(Debug)]
 pub struct TextStream<'tokenizer> {
     tokenizer: &'tokenizer Tokenizer,
@@ -17,28 +17,28 @@ pub struct TextStream<'tokenizer> {
 
 #[derive(Debug)]
 enum State {
-    /// Byte-level tokens are bytes, so only an unfinished character (at most three bytes) is held back.
-    Bytes { unfinished: Vec<u8> },
-    /// Other decoders look at neighbours (a space before all but the first word, for example). The ids of the last
-    /// piece are decoded again before the new ones, and what they gave is cut off.
+    /// Byte-level tokens are bytes, so only an incomplete character (at most three bytes) is held back.
+    Bytes { incomplete: Vec<u8> },
+    /// Other decoders depend on neighbors (a space before all but the first word, for example). The ids of the last piece are
+    /// decoded together with the new ones, and their text is stripped.
     Window {
         context: Vec<u32>,
         pending: Vec<u32>,
-        joins_bytes: bool,
+        has_byte_fallback: bool,
     },
 }
 
 impl<'tokenizer> TextStream<'tokenizer> {
-    /// A stream that has seen no id.
+    /// An empty stream.
     pub fn new(tokenizer: &'tokenizer Tokenizer) -> Self {
         let state = match tokenizer.decoder() {
             Some(DecoderWrapper::ByteLevel(_)) => State::Bytes {
-                unfinished: Vec::new(),
+                incomplete: Vec::new(),
             },
             decoder => State::Window {
                 context: Vec::new(),
                 pending: Vec::new(),
-                joins_bytes: decoder.is_some_and(joins_bytes),
+                has_byte_fallback: decoder.is_some_and(has_byte_fallback),
             },
         };
         Self { tokenizer, state }
@@ -51,41 +51,41 @@ impl<'tokenizer> TextStream<'tokenizer> {
             return Ok(String::new());
         }
         match &mut self.state {
-            State::Bytes { unfinished } => {
-                unfinished.extend(token_bytes(&token));
-                Ok(take_final(unfinished))
+            State::Bytes { incomplete } => {
+                incomplete.extend(token_bytes(&token));
+                Ok(take_complete(incomplete))
             }
             State::Window {
                 context,
                 pending,
-                joins_bytes,
+                has_byte_fallback,
             } => {
                 pending.push(id);
                 // A run of byte tokens is decoded as one: its text is only known when the run ends.
-                if *joins_bytes && is_byte_token(&token) {
+                if *has_byte_fallback && is_byte_token(&token) {
                     return Ok(String::new());
                 }
-                let piece = new_text(self.tokenizer, context, pending)?;
+                let piece = decode_pending(self.tokenizer, context, pending)?;
                 match piece {
                     Some(piece) if !piece.is_empty() => {
                         *context = std::mem::take(pending);
                         Ok(piece)
                     }
-                    // An empty piece would make a context that says nothing about its neighbours.
+                    // Ids that decode to nothing are no context for the next ones.
                     _ => Ok(String::new()),
                 }
             }
         }
     }
 
-    /// The text still held back, with U+FFFD for a character that never became whole.
+    /// The text still held back, with U+FFFD for an incomplete character.
     pub fn finish(self) -> String {
         match self.state {
-            State::Bytes { unfinished } => String::from_utf8_lossy(&unfinished).into_owned(),
-            // Every pending id was decoded or checked when it was pushed, so an error here cannot be.
+            State::Bytes { incomplete } => String::from_utf8_lossy(&incomplete).into_owned(),
+            // Every pending id was validated by `push`, so this cannot fail.
             State::Window {
                 context, pending, ..
-            } => new_text(self.tokenizer, &context, &pending)
+            } => decode_pending(self.tokenizer, &context, &pending)
                 .ok()
                 .flatten()
                 .unwrap_or_default(),
@@ -93,37 +93,37 @@ impl<'tokenizer> TextStream<'tokenizer> {
     }
 }
 
-/// The bytes of a byte-level token. As in the decoder, a token with any other character is plain text.
+/// The bytes of a byte-level token. As in the decoder, a token with any character outside the alphabet is plain text.
 fn token_bytes(token: &str) -> Vec<u8> {
-    let bytes: Option<Vec<u8>> = token.chars().map(symbol_byte).collect();
+    let bytes: Option<Vec<u8>> = token.chars().map(byte_of_symbol).collect();
     bytes.unwrap_or_else(|| token.as_bytes().to_vec())
 }
 
-/// Takes all but an unfinished character off the front of `bytes`.
-fn take_final(bytes: &mut Vec<u8>) -> String {
+/// Drains all complete characters from the front of `bytes`.
+fn take_complete(bytes: &mut Vec<u8>) -> String {
     let mut text = String::new();
-    let mut unfinished = 0;
+    let mut incomplete = 0;
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
         let invalid = chunk.invalid();
         let at_end = std::ptr::eq(invalid.as_ptr_range().end, bytes.as_ptr_range().end);
-        if at_end && may_continue(invalid) {
-            unfinished = invalid.len();
+        if at_end && is_incomplete(invalid) {
+            incomplete = invalid.len();
         } else if !invalid.is_empty() {
             text.push(char::REPLACEMENT_CHARACTER);
         }
     }
-    bytes.drain(..bytes.len() - unfinished);
+    bytes.drain(..bytes.len() - incomplete);
     text
 }
 
-/// Whether `bytes` are the beginning of a character, rather than a mistake.
-fn may_continue(bytes: &[u8]) -> bool {
-    // The standard library tells the two apart: `None` means that the input ended too early.
+/// Whether `bytes` are a truncated character rather than an invalid one.
+fn is_incomplete(bytes: &[u8]) -> bool {
+    // `None` means that the input ended too early.
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-fn new_text(
+fn decode_pending(
     tokenizer: &Tokenizer,
     context: &[u32],
     pending: &[u32],
@@ -133,11 +133,11 @@ fn new_text(
     Ok(after.strip_prefix(&before).map(str::to_owned))
 }
 
-/// Whether the decoder turns runs of `<0x..>` tokens into characters, as SentencePiece models need.
-fn joins_bytes(decoder: &DecoderWrapper) -> bool {
+/// Whether the decoder fuses runs of `<0x..>` tokens into characters (byte fallback of SentencePiece).
+fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
     match decoder {
         DecoderWrapper::ByteFallback(_) => true,
-        DecoderWrapper::Sequence(sequence) => sequence.get_decoders().iter().any(joins_bytes),
+        DecoderWrapper::Sequence(sequence) => sequence.get_decoders().iter().any(has_byte_fallback),
         _ => false,
     }
 }

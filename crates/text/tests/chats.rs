@@ -21,7 +21,7 @@ fn conversations_are_rendered_as_hugging_face_does() {
     let cases = std::fs::read(folder.join("expected_chats.json"))
         .expect("a file of reference/tokenizers_of_folders.py");
     let cases: Vec<Case> = serde_json::from_slice(&cases).expect("cases");
-    let templates = ChatTemplates::of_folder(&folder)
+    let templates = ChatTemplates::from_folder(&folder)
         .expect("a good folder")
         .expect("templates");
     assert_eq!(
@@ -30,7 +30,7 @@ fn conversations_are_rendered_as_hugging_face_does() {
     );
     for case in cases {
         let end = if case.generation_prompt {
-            ChatEnd::AwaitsAnswer
+            ChatEnd::GenerationPrompt
         } else {
             ChatEnd::Complete
         };
@@ -53,11 +53,11 @@ fn folder(config: &str) -> tempfile::TempDir {
     folder
 }
 
-/// What a template gives, or its error's sentence without the folder.
+/// The rendered text, or the error without the folder.
 fn render(template: &str) -> String {
     let config = serde_json::json!({"chat_template": template, "eos_token": "</s>"}).to_string();
     let folder = folder(&config);
-    let templates = ChatTemplates::of_folder(folder.path())
+    let templates = ChatTemplates::from_folder(folder.path())
         .expect("a good folder")
         .expect("a template");
     let messages = [ChatMessage {
@@ -65,7 +65,7 @@ fn render(template: &str) -> String {
         content: "Hi".to_owned(),
     }];
     let now = UNIX_EPOCH + Duration::from_secs(1_735_689_599);
-    match templates.render_at(None, &messages, ChatEnd::AwaitsAnswer, now) {
+    match templates.render_at(None, &messages, ChatEnd::GenerationPrompt, now) {
         Ok(text) => text,
         Err(error) => error
             .to_string()
@@ -97,7 +97,7 @@ fn the_file_comes_before_the_setting() {
         "file {{ bos_token is defined }}\n",
     )
     .expect("writing");
-    let templates = ChatTemplates::of_folder(folder.path())
+    let templates = ChatTemplates::from_folder(folder.path())
         .expect("a good folder")
         .expect("a template");
     assert_eq!(
@@ -126,22 +126,22 @@ fn wrong_settings_are_refused() {
         "[]",
     ] {
         assert!(
-            ChatTemplates::of_folder(folder(config).path()).is_err(),
+            ChatTemplates::from_folder(folder(config).path()).is_err(),
             "{config}"
         );
     }
     for config in ["{}", r#"{"chat_template": null}"#] {
         assert!(
-            ChatTemplates::of_folder(folder(config).path())
+            ChatTemplates::from_folder(folder(config).path())
                 .expect("no template")
                 .is_none()
         );
     }
 }
 
-/// What a few characters of a template ask for must not take what memory there is, nor its stack.
+/// A few characters of a template must not exhaust memory or the stack.
 #[test]
-fn templates_that_ask_for_too_much_are_refused() {
+fn templates_that_demand_too_much_memory_are_refused() {
     for template in [
         "{{ '%99999999999d' | format(7) }}",
         "{{ '%*d' | format(99999999999, 7) }}",
@@ -151,7 +151,7 @@ fn templates_that_ask_for_too_much_are_refused() {
     ] {
         let found = render(template);
         assert!(
-            found.contains("it asks for a width of more than 9999"),
+            found.contains("it requests a width of more than 9999"),
             "{found}"
         );
     }
@@ -164,7 +164,7 @@ fn templates_that_ask_for_too_much_are_refused() {
 }
 
 #[test]
-fn values_within_values_do_not_end_the_program() {
+fn nested_values_do_not_overflow_the_stack() {
     let deep = |depth: usize| {
         let (start, each) = ("{% set ns = namespace(x=[]) %}", "{% set ns.x = [ns.x] %}");
         format!("{start}{{% for i in range({depth}) %}}{each}{{% endfor %}}")
@@ -172,7 +172,7 @@ fn values_within_values_do_not_end_the_program() {
     assert_eq!(render(&(deep(50_000) + "done")), "done");
     assert_eq!(render(&(deep(50_000) + "{{ ns.x }}")).len(), 100_002);
     assert!(render(&(deep(50_000) + "{{ ns.x | tojson }}")).contains("levels deep"));
-    // The error holds the values, too.
+    // The error holds nested values, too.
     let again = format!("{{% for j in range(9) %}}{}{{% endfor %}}", deep(99_999));
     assert!(render(&again).contains("ran out of fuel"));
 }

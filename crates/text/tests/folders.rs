@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use attentive_text::{
-    Encoded, PadTo, SpecialToken, TextError, TextStream, Tokenizer, Truncation, TruncationStrategy,
-    WhichText,
+    Encoded, PadTo, SequenceId, SpecialToken, TextError, TextStream, Tokenizer, Truncation,
+    TruncationStrategy,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,9 +16,9 @@ struct Expected {
     roles: serde_json::Map<String, serde_json::Value>,
     sentences: Vec<Sentence>,
     pairs: Vec<Pair>,
-    truncations: Vec<Cut>,
+    truncations: Vec<TruncationCase>,
     paddings: Vec<Padding>,
-    /// Ids that no text of these has.
+    /// Ids that none of the texts has.
     #[serde(default)]
     decodings: Vec<Decoding>,
 }
@@ -27,7 +27,7 @@ struct Expected {
 struct Row {
     ids: Vec<u32>,
     type_ids: Vec<u32>,
-    /// Only the fast classes know these two.
+    /// Only fast tokenizers have these two.
     special_mask: Option<Vec<u8>>,
     /// In characters.
     offsets: Option<Vec<(usize, usize)>>,
@@ -56,7 +56,7 @@ struct Pair {
 }
 
 #[derive(Deserialize)]
-struct Cut {
+struct TruncationCase {
     first: String,
     second: Option<String>,
     strategy: String,
@@ -89,7 +89,7 @@ fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> T {
 fn check(name: &str) {
     let folder = folder(name);
     let expected: Expected = read(&folder, "expected.json");
-    let tokenizer = Tokenizer::of_folder(&folder)
+    let tokenizer = Tokenizer::from_folder(&folder)
         .expect("a good folder")
         .expect("a tokenizer");
     assert_eq!(tokenizer.vocabulary(), expected.vocabulary, "{name}");
@@ -116,7 +116,7 @@ fn check(name: &str) {
         );
     }
     for cut in &expected.truncations {
-        check_cut(name, &tokenizer, cut);
+        check_truncation(name, &tokenizer, cut);
     }
     for padding in &expected.paddings {
         check_padding(name, &tokenizer, padding);
@@ -137,12 +137,12 @@ fn check(name: &str) {
 fn check_roles(tokenizer: &Tokenizer, expected: &Expected) {
     let special = tokenizer.special_tokens();
     let roles = [
-        ("beginning", &special.beginning),
-        ("end", &special.end),
-        ("unknown", &special.unknown),
-        ("separator", &special.separator),
-        ("class", &special.class),
-        ("padding", &special.padding),
+        ("beginning", &special.bos),
+        ("end", &special.eos),
+        ("unknown", &special.unk),
+        ("separator", &special.sep),
+        ("class", &special.cls),
+        ("padding", &special.pad),
         ("mask", &special.mask),
     ];
     for (role, found) in roles {
@@ -158,14 +158,14 @@ fn check_row(case: &str, encoded: &Encoded, row: &Row, texts: [&str; 2]) {
     assert_eq!(encoded.type_ids, row.type_ids, "type ids of {case}");
     if let Some(mask) = &row.special_mask {
         let found: Vec<u8> = encoded
-            .special_mask
+            .special_tokens_mask
             .iter()
             .map(|added| u8::from(*added))
             .collect();
         assert_eq!(&found, mask, "special mask of {case}");
     }
     if let Some(offsets) = &row.offsets {
-        let characters = |(range, text): (&Range<usize>, &Option<WhichText>)| {
+        let characters = |(range, text): (&Range<usize>, &Option<SequenceId>)| {
             let text = text.map_or("", |text| texts[text as usize]);
             let count = |end: usize| {
                 text.char_indices()
@@ -177,14 +177,14 @@ fn check_row(case: &str, encoded: &Encoded, row: &Row, texts: [&str; 2]) {
         let found: Vec<(usize, usize)> = encoded
             .offsets
             .iter()
-            .zip(&encoded.texts)
+            .zip(&encoded.sequence_ids)
             .map(characters)
             .collect();
         assert_eq!(&found, offsets, "offsets of {case}");
     }
 }
 
-fn check_cut(name: &str, tokenizer: &Tokenizer, cut: &Cut) {
+fn check_truncation(name: &str, tokenizer: &Tokenizer, cut: &TruncationCase) {
     let strategy = match cut.strategy.as_str() {
         "longest_first" => TruncationStrategy::LongestFirst,
         "only_first" => TruncationStrategy::OnlyFirst,
@@ -200,7 +200,7 @@ fn check_cut(name: &str, tokenizer: &Tokenizer, cut: &Cut) {
         None => tokenizer.encode_text(&cut.first, truncation),
     };
     let case = format!(
-        "{name}: {:?} and {:?} cut to {} by {}",
+        "{name}: {:?} and {:?} truncated to {} by {}",
         cut.first, cut.second, cut.length, cut.strategy
     );
     match (&cut.row, found) {
@@ -258,8 +258,8 @@ folders!(
 );
 
 #[test]
-fn what_no_tokenizer_json_can_say_is_refused() {
-    let tokenizer = Tokenizer::of_folder(&folder("marian"))
+fn a_tokenizer_that_tokenizer_json_cannot_express_is_refused() {
+    let tokenizer = Tokenizer::from_folder(&folder("marian"))
         .expect("a good folder")
         .expect("a tokenizer");
     let sentence = tokenizer
@@ -275,7 +275,7 @@ fn what_no_tokenizer_json_can_say_is_refused() {
 #[test]
 fn the_same_from_a_tokenizer_json() {
     for name in ["bert_uncased", "llama_new", "t5"] {
-        let old = Tokenizer::of_folder(&folder(name))
+        let old = Tokenizer::from_folder(&folder(name))
             .expect("a good folder")
             .expect("a tokenizer");
         let copy = tempfile::tempdir().expect("a temporary folder");
@@ -286,7 +286,7 @@ fn the_same_from_a_tokenizer_json() {
             copy.path().join("tokenizer_config.json"),
         )
         .expect("copying");
-        let new = Tokenizer::of_folder(copy.path())
+        let new = Tokenizer::from_folder(copy.path())
             .expect("a good folder")
             .expect("a tokenizer");
         assert_eq!(new.special_tokens(), old.special_tokens());
@@ -305,14 +305,14 @@ fn the_same_from_a_tokenizer_json() {
 
 #[test]
 fn without_a_padding_token_rows_must_be_equal() {
-    let tokenizer = Tokenizer::of_folder(&folder("gpt2"))
+    let tokenizer = Tokenizer::from_folder(&folder("gpt2"))
         .expect("a good folder")
         .expect("a tokenizer");
     let row = |text: &str| tokenizer.encode_text(text, None).expect("encoding");
     let error = tokenizer
         .pad(&[row("the dog"), row("a")], PadTo::Longest)
         .expect_err("no padding token");
-    insta::assert_snapshot!(error, @"the tokenizer has no padding token, so rows of different lengths make no batch; name a `pad_token` in tokenizer_config.json");
+    insta::assert_snapshot!(error, @"the tokenizer has no padding token, so rows of different lengths cannot be batched; name a `pad_token` in tokenizer_config.json");
     assert_eq!(
         tokenizer
             .pad(&[row("a"), row("a")], PadTo::Longest)
@@ -328,7 +328,7 @@ fn without_a_padding_token_rows_must_be_equal() {
 
 #[test]
 fn special_tokens_need_room() {
-    let tokenizer = Tokenizer::of_folder(&folder("bert_uncased"))
+    let tokenizer = Tokenizer::from_folder(&folder("bert_uncased"))
         .expect("a good folder")
         .expect("a tokenizer");
     let cut = |length| {
@@ -340,7 +340,7 @@ fn special_tokens_need_room() {
     let error = tokenizer
         .encode_pair("the", "dog", cut(2))
         .expect_err("no room");
-    insta::assert_snapshot!(error, @"a length of 2 leaves no room for the 3 special tokens that belong around the text; allow more tokens");
+    insta::assert_snapshot!(error, @"a length of 2 leaves no room for the 3 special tokens around the text; allow more tokens");
     assert_eq!(
         tokenizer
             .encode_pair("the", "dog", cut(3))

@@ -1,5 +1,5 @@
-//! Tokenizers that GGUF files describe: the vocabularies of `tests/folders`, handed over as such files have them, give the ids
-//! that Hugging Face's classes give; and descriptions that are refused.
+//! Tokenizers of GGUF files: the vocabularies of `tests/folders`, converted to GGUF metadata, give the ids of Hugging Face's
+//! classes; and invalid metadata is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// The vocabulary of a folder of byte pairs.
+/// The vocabulary of a BPE folder.
 fn byte_pairs(name: &str, pre: &str) -> GgufTokenizer {
     let vocabulary = json(&folder(name).join("vocab.json"));
     let vocabulary = vocabulary.as_object().unwrap();
@@ -32,21 +32,21 @@ fn byte_pairs(name: &str, pre: &str) -> GgufTokenizer {
         types: tokens.iter().map(control).collect(),
         tokens,
         merges: merges.lines().skip(1).map(str::to_owned).collect(),
-        beginning: Some(0),
-        end: Some(0),
-        unknown: Some(0),
+        bos_id: Some(0),
+        eos_id: Some(0),
+        unknown_id: Some(0),
         ..GgufTokenizer::default()
     }
 }
 
-/// The pieces of a SentencePiece model, whose kinds have the same numbers in both.
+/// The pieces of a SentencePiece model; types have the same numbers in both formats.
 fn pieces(name: &str) -> GgufTokenizer {
     let bytes = std::fs::read(folder(name).join("tokenizer.model")).unwrap();
-    let mut said = GgufTokenizer {
+    let mut gguf = GgufTokenizer {
         model: "llama".to_owned(),
-        beginning: Some(1),
-        end: Some(2),
-        unknown: Some(0),
+        bos_id: Some(1),
+        eos_id: Some(2),
+        unknown_id: Some(0),
         ..GgufTokenizer::default()
     };
     for (field, piece) in fields(&bytes) {
@@ -61,14 +61,14 @@ fn pieces(name: &str) -> GgufTokenizer {
                 _ => kind = i64::from(value[0]),
             }
         }
-        said.tokens.push(text);
-        said.scores.push(score);
-        said.types.push(kind);
+        gguf.tokens.push(text);
+        gguf.scores.push(score);
+        gguf.types.push(kind);
     }
-    said
+    gguf
 }
 
-/// The fields of a message of Protocol Buffers, as far as these files need them.
+/// A minimal Protocol Buffers parser.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let mut number = 0;
@@ -102,8 +102,8 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-fn check(name: &str, said: &GgufTokenizer) {
-    let tokenizer = Tokenizer::of_gguf(Path::new("model.gguf"), said).unwrap();
+fn check(name: &str, gguf: &GgufTokenizer) {
+    let tokenizer = Tokenizer::from_gguf(Path::new("model.gguf"), gguf).unwrap();
     let expected = json(&folder(name).join("expected.json"));
     for sentence in expected["sentences"].as_array().unwrap() {
         let text = sentence["text"].as_str().unwrap();
@@ -128,15 +128,15 @@ fn pieces_are_those_of_hugging_face() {
 }
 
 #[test]
-fn texts_are_cut_as_the_name_says() {
+fn text_is_split_by_the_named_pre_tokenizer() {
     let tokens = |pre: &str, text: &str| {
-        let said = byte_pairs("gpt2", pre);
-        let tokenizer = Tokenizer::of_gguf(Path::new("model.gguf"), &said).unwrap();
-        let ids = tokenizer.encode_bare(text).unwrap();
+        let gguf = byte_pairs("gpt2", pre);
+        let tokenizer = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf).unwrap();
+        let ids = tokenizer.encode_without_special(text).unwrap();
         let tokens = ids.iter().map(|id| tokenizer.token(*id).unwrap());
         tokens.collect::<Vec<_>>().join("|")
     };
-    // This vocabulary joins the space and a digit, and two zeros.
+    // This vocabulary merges space and digit, and two zeros.
     assert_eq!(tokens("gpt-2", "it 3 the"), "it|Ġ3|Ġthe");
     assert_eq!(tokens("smollm", "it 3 the"), "it|Ġ|3|Ġthe");
     assert_eq!(tokens("llama-bpe", "it 3 the"), "it|Ġ|3|Ġthe");
@@ -144,11 +144,11 @@ fn texts_are_cut_as_the_name_says() {
 }
 
 #[test]
-fn a_text_begins_and_ends_as_the_file_says() {
-    let mut said = pieces("llama");
-    let around = |said: &GgufTokenizer| {
-        let tokenizer = Tokenizer::of_gguf(Path::new("model.gguf"), said).unwrap();
-        let (with, bare) = (tokenizer.encode("a"), tokenizer.encode_bare("a"));
+fn bos_and_eos_are_added_as_the_file_says() {
+    let mut gguf = pieces("llama");
+    let around = |gguf: &GgufTokenizer| {
+        let tokenizer = Tokenizer::from_gguf(Path::new("model.gguf"), gguf).unwrap();
+        let (with, bare) = (tokenizer.encode("a"), tokenizer.encode_without_special("a"));
         let (with, bare) = (with.unwrap(), bare.unwrap());
         let first = with.first() == Some(&1);
         let last = with.last() == Some(&2);
@@ -158,65 +158,65 @@ fn a_text_begins_and_ends_as_the_file_says() {
         );
         (first, last)
     };
-    assert_eq!(around(&said), (true, false));
-    (said.add_beginning, said.add_end) = (Some(false), Some(true));
-    assert_eq!(around(&said), (false, true));
+    assert_eq!(around(&gguf), (true, false));
+    (gguf.add_bos, gguf.add_eos) = (Some(false), Some(true));
+    assert_eq!(around(&gguf), (false, true));
 }
 
 #[test]
-fn pieces_need_no_space_before_them_where_the_file_says_so() {
-    let said = GgufTokenizer {
-        add_space: Some(false),
+fn the_space_prefix_is_optional() {
+    let gguf = GgufTokenizer {
+        add_space_prefix: Some(false),
         ..pieces("llama")
     };
-    let tokenizer = Tokenizer::of_gguf(Path::new("model.gguf"), &said).unwrap();
-    let ids = tokenizer.encode_bare("the dog").unwrap();
+    let tokenizer = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf).unwrap();
+    let ids = tokenizer.encode_without_special("the dog").unwrap();
     assert!(!tokenizer.token(ids[0]).unwrap().starts_with('▁'));
     assert_eq!(tokenizer.decode(&ids).unwrap(), "the dog");
 }
 
 #[test]
 fn the_chat_template_knows_the_special_tokens() {
-    let said = GgufTokenizer {
+    let gguf = GgufTokenizer {
         chat_template: Some("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}".to_owned()),
         ..pieces("llama")
     };
-    let templates = ChatTemplates::of_gguf(Path::new("model.gguf"), &said).unwrap();
+    let templates = ChatTemplates::from_gguf(Path::new("model.gguf"), &gguf).unwrap();
     let message = ChatMessage {
         role: "user".to_owned(),
         content: "hello".to_owned(),
     };
     let text = templates.render(None, &[message], ChatEnd::Complete);
     assert_eq!(text.unwrap(), "<s>hello</s>");
-    assert!(ChatTemplates::of_gguf(Path::new("model.gguf"), &pieces("llama")).is_none());
+    assert!(ChatTemplates::from_gguf(Path::new("model.gguf"), &pieces("llama")).is_none());
 }
 
 #[test]
-fn descriptions_that_cannot_be_used_are_told_in_a_sentence() {
-    let refusal = |said: GgufTokenizer, change: &dyn Fn(&mut GgufTokenizer)| {
-        let mut said = said;
-        change(&mut said);
-        let error = Tokenizer::of_gguf(Path::new("model.gguf"), &said);
+fn unusable_descriptions_are_refused_in_a_sentence() {
+    let refusal = |gguf: GgufTokenizer, change: &dyn Fn(&mut GgufTokenizer)| {
+        let mut gguf = gguf;
+        change(&mut gguf);
+        let error = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf);
         error.unwrap_err().to_string()
     };
     let pairs = |change: &dyn Fn(&mut GgufTokenizer)| refusal(byte_pairs("gpt2", "gpt-2"), change);
     let pieces = |change: &dyn Fn(&mut GgufTokenizer)| refusal(pieces("llama"), change);
-    let told = [
-        pairs(&|said| said.model = "bert".to_owned()),
-        pairs(&|said| said.pre = Some("tekken".to_owned())),
-        pairs(&|said| said.pre = None),
-        pairs(&|said| said.tokens.clear()),
-        pairs(&|said| said.types.truncate(3)),
-        pairs(&|said| said.types[2] = 7),
-        pairs(&|said| said.tokens[5] = said.tokens[6].clone()),
-        pairs(&|said| said.merges[0] = "nothing".to_owned()),
-        pairs(&|said| said.merges[0] = "no thing".to_owned()),
-        pairs(&|said| said.end = Some(314)),
-        pairs(&|said| (said.add_beginning, said.beginning) = (Some(true), None)),
-        pieces(&|said| said.scores.truncate(3)),
-        pieces(&|said| said.scores[9] = f64::NAN),
-        pieces(&|said| said.tokens[9] = String::new()),
-        pieces(&|said| said.tokens[9] = "x".repeat(3000)),
+    let refusals = [
+        pairs(&|gguf| gguf.model = "bert".to_owned()),
+        pairs(&|gguf| gguf.pre = Some("tekken".to_owned())),
+        pairs(&|gguf| gguf.pre = None),
+        pairs(&|gguf| gguf.tokens.clear()),
+        pairs(&|gguf| gguf.types.truncate(3)),
+        pairs(&|gguf| gguf.types[2] = 7),
+        pairs(&|gguf| gguf.tokens[5] = gguf.tokens[6].clone()),
+        pairs(&|gguf| gguf.merges[0] = "nothing".to_owned()),
+        pairs(&|gguf| gguf.merges[0] = "no thing".to_owned()),
+        pairs(&|gguf| gguf.eos_id = Some(314)),
+        pairs(&|gguf| (gguf.add_bos, gguf.bos_id) = (Some(true), None)),
+        pieces(&|gguf| gguf.scores.truncate(3)),
+        pieces(&|gguf| gguf.scores[9] = f64::NAN),
+        pieces(&|gguf| gguf.tokens[9] = String::new()),
+        pieces(&|gguf| gguf.tokens[9] = "x".repeat(3000)),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(refusals.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! Folders that are damaged or say too little: always a sentence, never a panic and never a guess.
+//! Damaged or incomplete folders: always an error in a sentence, never a panic or a guess.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn folder(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A copy of a folder, without what was expected of it.
+/// A copy of a folder, without the expected values.
 fn copy(name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("a temporary folder");
     for entry in std::fs::read_dir(folder(name)).expect("the folder") {
@@ -33,15 +33,15 @@ fn remove(folder: &tempfile::TempDir, names: &[&str]) {
     }
 }
 
-/// The error's sentence, with the folder cut out of it.
+/// The error, with the folder replaced by DIR.
 fn sentence(folder: &tempfile::TempDir) -> String {
-    let error = Tokenizer::of_folder(folder.path()).expect_err("the folder is wrong");
+    let error = Tokenizer::from_folder(folder.path()).expect_err("the folder is wrong");
     error
         .to_string()
         .replace(&folder.path().display().to_string(), "DIR")
 }
 
-/// The sentence after `old` in the file became `new`.
+/// The error after replacing `old` by `new` in a file.
 fn edited(name: &str, file: &str, old: &str, new: &str) -> String {
     let folder = copy(name);
     let text = std::fs::read_to_string(folder.path().join(file)).expect("a text file");
@@ -55,11 +55,11 @@ fn no_tokenizer_is_none() {
     let empty = tempfile::tempdir().expect("a temporary folder");
     write(&empty, "config.json", "not read");
     assert!(
-        Tokenizer::of_folder(empty.path())
+        Tokenizer::from_folder(empty.path())
             .expect("nothing wrong")
             .is_none()
     );
-    let error = Tokenizer::of_folder(&empty.path().join("gone"));
+    let error = Tokenizer::from_folder(&empty.path().join("gone"));
     assert!(matches!(error, Err(TextError::NotAFolder { .. })));
 }
 
@@ -68,9 +68,9 @@ fn broken_word_pieces() {
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "[CLS]\n[CLS]\n"), @r#"DIR/vocab.txt cannot be used (the token "[CLS]" is on line 3 and again on line 4); download or export the tokenizer again"#);
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "\n"), @"DIR/vocab.txt cannot be used (line 3 is empty); download or export the tokenizer again");
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[UNK]\n", "unk\n"), @r#"DIR/vocab.txt cannot be used (the unknown token "[UNK]" is not in it); download or export the tokenizer again"#);
-    insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "\"do_lower_case\": false,", ""), @"the tokenizer of DIR cannot be built for certain (vocab.txt has words with capital letters, and tokenizer_config.json does not say `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "\"do_lower_case\": false,", ""), @"the tokenizer of DIR is ambiguous (vocab.txt has words with capital letters, and tokenizer_config.json does not set `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json");
     insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "false,", "3,"), @"DIR/tokenizer_config.json cannot be used (`do_lower_case` is not true or false); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "roformer", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "roformer", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
     insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "{", "{ 5"), @"DIR/tokenizer_config.json cannot be used (it is not JSON: key must be a string at line 1 column 3); download or export the tokenizer again");
 }
 
@@ -83,7 +83,7 @@ fn broken_byte_pairs() {
     insta::assert_snapshot!(edited("gpt2", "merges.txt", "h e\n", "h e\nh e\n"), @"DIR/merges.txt cannot be used (line 4 repeats an earlier line); download or export the tokenizer again");
     insta::assert_snapshot!(edited("gpt2", "merges.txt", "h e\n", "h zz\n"), @"DIR/merges.txt cannot be used (line 3 joins tokens that are not in vocab.json); download or export the tokenizer again");
     insta::assert_snapshot!(edited("gpt2", "merges.txt", "#version", "version"), @"DIR/merges.txt cannot be used (its first line is not `#version: ...`); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("bart", "tokenizer_config.json", "\"318\"", "\"319\""), @r#"the tokenizer of DIR cannot be built for certain (the added token "zzyzx" should have the id 319, but its place in the vocabulary is 318); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(edited("bart", "tokenizer_config.json", "\"318\"", "\"319\""), @r#"the tokenizer of DIR is ambiguous (the added token "zzyzx" should have the id 319, but the vocabulary gives it 318); add its tokenizer.json or complete its tokenizer_config.json"#);
     let folder = copy("gpt2");
     remove(&folder, &["merges.txt"]);
     insta::assert_snapshot!(sentence(&folder), @"the file DIR/merges.txt does not exist; check the path");
@@ -93,7 +93,7 @@ fn broken_byte_pairs() {
 }
 
 #[test]
-fn what_is_not_said_is_not_guessed() {
+fn missing_settings_are_not_guessed() {
     for (name, files) in [
         ("gpt2", vec!["tokenizer_config.json"]),
         ("albert", vec!["tokenizer_config.json"]),
@@ -106,9 +106,9 @@ fn what_is_not_said_is_not_guessed() {
     ] {
         let folder = copy(name);
         remove(&folder, &files);
-        let error = Tokenizer::of_folder(folder.path()).expect_err(name);
+        let error = Tokenizer::from_folder(folder.path()).expect_err(name);
         assert!(
-            matches!(error, TextError::UndecidedTokenizer { .. }),
+            matches!(error, TextError::AmbiguousTokenizer { .. }),
             "{name}: {error}"
         );
     }
@@ -118,41 +118,41 @@ fn what_is_not_said_is_not_guessed() {
         folder.path().join("tokenizer.model"),
     )
     .expect("copying");
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (it holds more than one SentencePiece model); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (it holds more than one SentencePiece model); add its tokenizer.json or complete its tokenizer_config.json");
     let folder = copy("t5_plain");
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR cannot be built for certain (it names its tokenizer "PreTrainedTokenizerFast", which can only be read from a tokenizer.json; without one these can be read: BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "PreTrainedTokenizerFast", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"tokenizer_class": "BertTokenizer"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (its tokenizer needs a vocab.txt, which is not there); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a vocab.txt, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
 }
 
 #[test]
-fn broken_sources() {
+fn broken_marian_folders() {
     let folder = copy("marian");
     remove(&folder, &["source.spm"]);
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR cannot be built for certain (its tokenizer needs a source.spm, which is not there); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a source.spm, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
     let folder = copy("marian");
     write(&folder, "source.spm", "no model");
     assert!(sentence(&folder).starts_with("DIR/source.spm cannot be used"));
     insta::assert_snapshot!(edited("marian", "vocab.json", "<unk>", "<unknown>"), @"DIR/vocab.json cannot be used (it has no <unk>); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"the tokenizer of DIR cannot be built for certain (`separate_vocabs` is true, and only vocabularies that both languages share can be read); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"the tokenizer of DIR is ambiguous (`separate_vocabs` is true; only shared vocabularies are supported); add its tokenizer.json or complete its tokenizer_config.json");
 }
 
-/// Text that walks through tables: every rule of the test models, and more.
+/// Text that exercises the charsmaps of the test models.
 const TEXT: &str = " The ﬁne ＡＢＣ café e\u{301} 日本 🦀\t\n <s> [MASK] 3,000 \u{200b}\u{a0}zz";
 
 /// Loads a damaged model. If it loads, it must also be able to encode and decode.
 fn try_model(folder: &tempfile::TempDir, file: &str, bytes: &[u8]) {
     write(folder, file, bytes);
-    if let Ok(Some(tokenizer)) = Tokenizer::of_folder(folder.path())
+    if let Ok(Some(tokenizer)) = Tokenizer::from_folder(folder.path())
         && let Ok(encoded) = tokenizer.encode_pair(TEXT, "two", None)
     {
         tokenizer
@@ -173,27 +173,27 @@ fn damaged_piece_models_never_panic() {
         for length in (0..bytes.len()).step_by(31) {
             try_model(&folder, file, &bytes[..length]);
         }
-        // Prime, so that all bits and all kinds of fields get their turn.
-        for place in (0..bytes.len()).step_by(13) {
+        // Prime, to reach all bits and all kinds of fields.
+        for position in (0..bytes.len()).step_by(13) {
             let mut flipped = bytes.clone();
-            flipped[place] ^= 1 << (place / 13 % 8);
+            flipped[position] ^= 1 << (position / 13 % 8);
             try_model(&folder, file, &flipped);
         }
     }
 }
 
 #[test]
-fn damaged_character_rules_never_panic() {
+fn damaged_charsmaps_never_panic() {
     let folder = copy("t5");
     let bytes = std::fs::read(folder.path().join("spiece.model")).expect("a model");
-    // The trie of the rules begins with its length in bytes: 1024.
+    // The charsmap starts with the length of its trie in bytes: 1024.
     let start = bytes
         .windows(5)
         .position(|window| window == [0, 4, 0, 0, 0])
-        .expect("the rules");
-    for place in start..start + 260 {
+        .expect("the charsmap");
+    for position in start..start + 260 {
         let mut flipped = bytes.clone();
-        flipped[place] ^= 1 << (place * 3 % 8);
+        flipped[position] ^= 1 << (position * 3 % 8);
         try_model(&folder, "spiece.model", &flipped);
     }
 }
@@ -211,13 +211,13 @@ fn damaged_piece_models_are_named() {
         "spiece.model",
         b"version https://git-lfs.github.com/spec/v1\n",
     );
-    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it has a field of the kind 6, so it is not a SentencePiece model); download or export the tokenizer again");
+    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it has a field of wire type 6, so it is not a SentencePiece model); download or export the tokenizer again");
     write(
         &folder,
         "spiece.model",
         [&bytes[..], &[0x0A, 3, 0x0A, 1, b's']].concat(),
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"DIR/spiece.model cannot be used (the piece "s" has the id 4 and again 122); download or export the tokenizer again"#);
+    insta::assert_snapshot!(sentence(&folder), @r#"DIR/spiece.model cannot be used (the piece "s" occurs twice, with ids 4 and 122); download or export the tokenizer again"#);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn broken_json_is_named() {
     insta::assert_snapshot!(sentence(&folder), @"DIR/special_tokens_map.json cannot be used (`mask_token` is not a token); download or export the tokenizer again");
     let folder = copy("reformer");
     write(&folder, "added_tokens.json", r#"{"x": "y"}"#);
-    insta::assert_snapshot!(sentence(&folder), @r#"DIR/added_tokens.json cannot be used (the id of "x" is not a whole number); download or export the tokenizer again"#);
+    insta::assert_snapshot!(sentence(&folder), @r#"DIR/added_tokens.json cannot be used (the id of "x" is not a non-negative integer); download or export the tokenizer again"#);
     let folder = copy("t5_plain");
     write(
         &folder,

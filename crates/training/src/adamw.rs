@@ -13,19 +13,19 @@ use crate::Gradients;
 pub struct AdamWConfig {
     /// The peak learning rate.
     pub learning_rate: f64,
-    /// Weight decay; only matrices and embeddings decay, never biases and norms.
+    /// Weight decay, of matrices and embeddings only, not of biases and norms.
     #[serde(default = "default_decay")]
     pub decay: f64,
-    /// Memory of the mean gradient.
+    /// Decay rate of the first moment.
     #[serde(default = "default_beta1")]
     pub beta1: f64,
-    /// Memory of the mean squared gradient.
+    /// Decay rate of the second moment.
     #[serde(default = "default_beta2")]
     pub beta2: f64,
-    /// Keeps the division finite.
+    /// Added to the denominator for numerical stability.
     #[serde(default = "default_epsilon")]
     pub epsilon: f64,
-    /// The longest gradient; longer ones are shortened to it.
+    /// The maximum norm of the gradient; larger gradients are scaled down to it.
     #[serde(default = "default_clip")]
     pub clip: f64,
 }
@@ -50,13 +50,13 @@ fn default_clip() -> f64 {
     1.0
 }
 
-/// The optimizer and its memory.
+/// The optimizer and its state.
 #[derive(Clone, Debug)]
 pub struct AdamW {
     config: AdamWConfig,
-    /// How many updates were made.
+    /// Number of updates so far.
     step: u64,
-    /// Per parameter, in the order of the model's fields: means of the gradient and of its square.
+    /// Per parameter, in the order of the model's fields.
     moments: Vec<Option<Moments>>,
 }
 
@@ -66,7 +66,7 @@ struct Moments {
     second: Tensor<1>,
 }
 
-/// The memory of one parameter, as data.
+/// The moments of one parameter, as data.
 #[derive(Clone, Debug)]
 pub struct MomentData {
     /// The mean gradient.
@@ -76,7 +76,7 @@ pub struct MomentData {
 }
 
 impl AdamW {
-    /// An optimizer that has seen nothing.
+    /// An optimizer without moments.
     pub fn new(config: &AdamWConfig) -> Self {
         Self {
             config: config.clone(),
@@ -85,7 +85,7 @@ impl AdamW {
         }
     }
 
-    /// An optimizer that goes on from a saved memory.
+    /// An optimizer that resumes from saved moments.
     pub fn restored(
         config: &AdamWConfig,
         step: u64,
@@ -103,7 +103,7 @@ impl AdamW {
         }
     }
 
-    /// The memory, as data.
+    /// The moments, as data.
     pub fn moments(&self) -> Vec<Option<MomentData>> {
         let data = |moments: &Moments| MomentData {
             first: moments.first.to_data(),
@@ -115,19 +115,24 @@ impl AdamW {
             .collect()
     }
 
-    /// One update of `model` with the peak rate times `factor`.
-    pub fn update<M: Module>(&mut self, model: M, gradients: Gradients, factor: f64) -> M {
+    /// Updates `model` with the peak learning rate times `learning_rate_factor`.
+    pub fn update<M: Module>(
+        &mut self,
+        model: M,
+        gradients: Gradients,
+        learning_rate_factor: f64,
+    ) -> M {
         self.step += 1;
         let (gradients, gradient_scale) = gradients.into_parts();
         self.moments.resize(gradients.len(), None);
         let config = &self.config;
-        let mut update = Update {
+        let mut update = AdamWUpdate {
             step: AdamWStep {
-                rate: config.learning_rate * factor,
+                learning_rate: config.learning_rate * learning_rate_factor,
                 beta1: config.beta1,
                 beta2: config.beta2,
                 epsilon: config.epsilon,
-                decay: config.decay,
+                weight_decay: config.decay,
                 step: self.step,
                 gradient_scale,
             },
@@ -138,27 +143,30 @@ impl AdamW {
     }
 }
 
-struct Update<'a> {
+struct AdamWUpdate<'a> {
     step: AdamWStep,
     gradients: std::vec::IntoIter<Option<Tensor<1>>>,
     moments: std::slice::IterMut<'a, Option<Moments>>,
 }
 
-impl ModuleMapper for Update<'_> {
+impl ModuleMapper for AdamWUpdate<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let gradient = self.gradients.next().flatten();
         let moments = self.moments.next().expect("one entry per parameter");
-        // What was drawn once and is never trained does not decay either.
+        // Frozen parameters do not decay either.
         if !param.is_require_grad() {
             return param;
         }
-        let decay = if D >= 2 { self.step.decay } else { 0.0 };
-        let step = AdamWStep { decay, ..self.step };
+        let weight_decay = if D >= 2 { self.step.weight_decay } else { 0.0 };
+        let step = AdamWStep {
+            weight_decay,
+            ..self.step
+        };
         param.map(|value| {
             let dims = value.dims();
             let value = value.inner().reshape([dims.iter().product::<usize>()]);
-            // The loss need not depend on a parameter in every step: an expert that no token chose. Its gradient is zero
-            // then, and its memory fades like any other.
+            // A parameter may have no gradient in a step, such as those of an expert without tokens: its gradient is then zero,
+            // and its moments decay.
             let gradient = gradient.unwrap_or_else(|| value.zeros_like());
             let Moments { first, second } = moments.take().unwrap_or_else(|| Moments {
                 first: gradient.zeros_like(),
@@ -166,13 +174,13 @@ impl ModuleMapper for Update<'_> {
             });
             let state = AdamWState {
                 value,
-                first,
-                second,
+                first_moment: first,
+                second_moment: second,
             };
             let AdamWState {
                 value,
-                first,
-                second,
+                first_moment: first,
+                second_moment: second,
             } = adamw(&step, state, gradient);
             *moments = Some(Moments { first, second });
             Tensor::from_inner(value.reshape(dims)).require_grad()

@@ -1,8 +1,9 @@
-//! What a run trains on: a corpus, its tokenizer, and the ids on both sides of the split.
+//! The data of a run: a corpus, its tokenizer, and the training and held-out tokens.
 
 use std::path::PathBuf;
 
-use attentive_text::{Corpus, SplitTokens, TextError, Tokenizer};
+use attentive_data::{Corpus, DataError, SplitTokens};
+use attentive_text::Tokenizer;
 use serde::{Deserialize, Serialize};
 
 use crate::Recipe;
@@ -11,19 +12,19 @@ use crate::Recipe;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DataConfig {
-    /// The built-in generator of small stories.
+    /// Generated stories.
     Stories {
-        /// How many.
+        /// Number of stories.
         count: usize,
-        /// The part that is held out to judge by.
+        /// The fraction that is held out for evaluation.
         #[serde(default = "default_held_out")]
         held_out: f64,
     },
     /// Text files.
     Files {
-        /// Where they are.
+        /// The files.
         paths: Vec<PathBuf>,
-        /// The part that is held out to judge by.
+        /// The fraction that is held out for evaluation.
         #[serde(default = "default_held_out")]
         held_out: f64,
     },
@@ -35,14 +36,14 @@ fn default_held_out() -> f64 {
 
 impl DataConfig {
     /// Reads or generates the text.
-    pub fn corpus(&self, seed: u64) -> Result<Corpus, TextError> {
+    pub fn corpus(&self, seed: u64) -> Result<Corpus, DataError> {
         match self {
             Self::Stories { count, .. } => Ok(Corpus::stories(seed, *count)),
             Self::Files { paths, .. } => Corpus::read(paths),
         }
     }
 
-    /// Whether both ask for the same text, as far as can be said without reading it: files may have moved.
+    /// Whether both describe the same text, paths aside: files may have moved, and a fingerprint tells whether they changed.
     pub fn same_but_for_paths(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Files { held_out, .. }, Self::Files { held_out: it, .. }) => held_out == it,
@@ -50,7 +51,7 @@ impl DataConfig {
         }
     }
 
-    /// The part that is held out to judge by.
+    /// The fraction that is held out for evaluation.
     pub fn held_out(&self) -> f64 {
         match self {
             Self::Stories { held_out, .. } | Self::Files { held_out, .. } => *held_out,
@@ -58,24 +59,24 @@ impl DataConfig {
     }
 }
 
-/// A corpus made ready.
+/// A tokenized corpus.
 #[derive(Debug)]
-pub struct Data {
-    /// How text becomes ids.
+pub struct TrainingData {
+    /// The tokenizer.
     pub tokenizer: Tokenizer,
-    /// The ids.
+    /// The tokens.
     pub tokens: SplitTokens,
-    /// Changes when the text does.
+    /// A hash of the text.
     pub fingerprint: u64,
 }
 
-impl Data {
-    /// Encodes the corpus of a recipe; a tokenizer is trained unless one is given.
+impl TrainingData {
+    /// Tokenizes the corpus of a recipe; a tokenizer is trained unless one is given.
     pub fn prepare(
         recipe: &Recipe,
         corpus: &Corpus,
         tokenizer: Option<Tokenizer>,
-    ) -> Result<Self, TextError> {
+    ) -> Result<Self, DataError> {
         let tokenizer = match tokenizer {
             Some(tokenizer) => tokenizer,
             None => Tokenizer::train(&recipe.tokenizer, corpus.documents())?,

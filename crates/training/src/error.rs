@@ -1,23 +1,24 @@
-//! What can go wrong in a training run, each as one sentence.
+//! Errors of training, each as one sentence: what, where, what to do.
 
 use std::path::PathBuf;
 
+use attentive_checkpoint::CheckpointError;
+use attentive_data::DataError;
 use attentive_model::ConfigError;
-use attentive_model::checkpoint::CheckpointError;
 use attentive_text::TextError;
 
 use crate::RecipeError;
 
-/// Why a run cannot start or go on.
+/// Why a run cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainingError {
-    /// The folder holds a run already.
+    /// The folder already holds a run.
     #[error("{folder} already holds a run; resume it, overwrite it, or choose another folder", folder = folder.display())]
     Occupied {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder holds files of the names that a run writes, and no run.
+    /// The folder holds no run, but files that a run would replace.
     #[error("{folder} holds other files that a run would replace, such as {file}; choose another folder", folder = folder.display())]
     Foreign {
         /// The folder.
@@ -25,7 +26,7 @@ pub enum TrainingError {
         /// One of the files.
         file: &'static str,
     },
-    /// A file stands where the folder or one above it should be.
+    /// The folder or one of its parents is a file.
     #[error("{file} is a file, so {folder} cannot be a folder; choose another folder", file = file.display(), folder = folder.display())]
     NotAFolder {
         /// The folder.
@@ -33,18 +34,18 @@ pub enum TrainingError {
         /// The file.
         file: PathBuf,
     },
-    /// Another process trains in the folder.
+    /// Another process is training in the folder.
     #[error("another process is training in {folder}; wait until it ends, or choose another folder", folder = folder.display())]
     Running {
         /// The folder.
         folder: PathBuf,
     },
-    /// Fewer steps are asked for than the run has made.
+    /// The resumed run has already done more steps.
     #[error(
-        "training.steps: {steps} is fewer than the {done} steps that are done already; use {done} or more"
+        "training.steps: {steps} is less than the {done} steps already done; use {done} or more"
     )]
     FewerSteps {
-        /// What is asked for.
+        /// The steps of the recipe.
         steps: u64,
         /// Steps done.
         done: u64,
@@ -59,7 +60,7 @@ pub enum TrainingError {
         /// The model's length.
         length: usize,
     },
-    /// The recipe of a run that is resumed has changed where it must not.
+    /// The recipe of a resumed run has changed in a part that must not change.
     #[error("{folder} was started with another `{part}`; resume without changing it, or overwrite the run", folder = folder.display())]
     Changed {
         /// The folder.
@@ -67,8 +68,8 @@ pub enum TrainingError {
         /// The part of the recipe.
         part: &'static str,
     },
-    /// The text is not what the run was started on.
-    #[error("the data is not what {folder} was started on; restore it, or overwrite the run", folder = folder.display())]
+    /// The text is not the one that the run was started with.
+    #[error("the data is not what {folder} was started with; restore it, or overwrite the run", folder = folder.display())]
     OtherData {
         /// The folder.
         folder: PathBuf,
@@ -81,9 +82,9 @@ pub enum TrainingError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The model has fewer entries than the tokenizer has tokens.
+    /// The model's vocabulary is smaller than the tokenizer's.
     #[error(
-        "model.vocabulary: {model} is less than the tokenizer's {tokenizer} tokens; use 0 to take as many as there are"
+        "model.vocabulary: {model} is less than the tokenizer's {tokenizer} tokens; use 0 to take the tokenizer's"
     )]
     SmallVocabulary {
         /// The model's.
@@ -91,17 +92,17 @@ pub enum TrainingError {
         /// The tokenizer's.
         tokenizer: usize,
     },
-    /// The weights have run away. Nothing of it was saved.
+    /// Training diverged. Nothing of the failed step was saved.
     #[error(
-        "the {number} is not a number after step {step}; {} with a lower optimizer.learning_rate",
-        if *saved { "resume from the last save" } else { "start anew" }
+        "the {quantity} is not finite after step {step}; {} with a lower optimizer.learning_rate",
+        if *saved { "resume from the last checkpoint" } else { "start again" }
     )]
     Diverged {
-        /// Which number: the loss, the gradient norm, or the held-out loss.
-        number: &'static str,
+        /// The loss, the gradient norm, or the held-out loss.
+        quantity: &'static str,
         /// Steps done.
         step: u64,
-        /// Whether there is a save to resume from.
+        /// Whether there is a checkpoint to resume from.
         saved: bool,
     },
     /// A file could not be read or written.
@@ -109,7 +110,7 @@ pub enum TrainingError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's word.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The recipe is wrong.
@@ -123,10 +124,13 @@ pub enum TrainingError {
         /// What is wrong.
         error: RecipeError,
     },
-    /// The model's settings cannot work.
+    /// The model's settings are invalid.
     #[error("model.{0}")]
     Config(#[from] ConfigError),
     /// The text cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The tokenizer of the run cannot be used.
     #[error(transparent)]
     Text(#[from] TextError),
     /// A model folder cannot be written.

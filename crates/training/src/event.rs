@@ -1,21 +1,21 @@
-//! What a training run tells its listeners.
+//! Events of a training run.
 
-/// Something that happened.
+/// An event of a training run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The loop is about to start.
     Started {
-        /// Steps already done by the run that is resumed; zero for a new one.
+        /// Steps done before; zero unless the run is resumed.
         step: u64,
         /// Steps in all.
         steps: u64,
-        /// Numbers that are trained.
+        /// Number of trainable parameters.
         parameters: usize,
         /// Tokens to train on.
         training_tokens: usize,
-        /// Tokens to judge by.
+        /// Tokens to evaluate on.
         held_out_tokens: usize,
-        /// Entropy of the tokens taken one by one, in nats: what a model must beat.
+        /// Unigram entropy of the held-out tokens in nats: the loss of a model without context.
         unigram_entropy: f64,
     },
     /// A step is done.
@@ -26,12 +26,12 @@ pub enum Event {
         loss: f64,
         /// The learning rate of the step.
         learning_rate: f64,
-        /// The length of the gradient before it was shortened.
+        /// The norm of the gradient before clipping.
         gradient_norm: f64,
-        /// Tokens read by the step.
+        /// Tokens of the step.
         tokens: usize,
     },
-    /// The model was judged by the held-out tokens.
+    /// The model was evaluated on the held-out tokens.
     Evaluated {
         /// Steps done.
         step: u64,
@@ -40,7 +40,7 @@ pub enum Event {
         /// Whether it is the lowest so far.
         best: bool,
     },
-    /// All that is needed to resume is on disk.
+    /// The state for resuming was saved.
     Saved {
         /// Steps done.
         step: u64,
@@ -63,8 +63,8 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Is told what happens: a progress bar, a log, a plot.
+/// A callback for events: a progress bar, a log, a plot.
 pub trait Listener {
-    /// Something happened.
+    /// Handles an event.
     fn on(&mut self, event: &Event);
 }

@@ -1,40 +1,41 @@
-//! The gradients of a model's parameters, in the order of its fields, so that sums over them have one order.
+//! The gradients of a model's parameters, in the order of its fields, so that sums over them are reproducible.
 
 use attentive_tensor::sum_of_squares;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 
-/// One flat gradient per parameter (none where the loss does not depend on it), and a factor on all of them.
+/// One flat gradient per parameter (none where the loss does not depend on it), and a scale for all of them.
 ///
-/// The factor waits until the gradients are used, which spares a pass over memory.
+/// The optimizer applies the scale, which saves a pass over memory.
 #[derive(Clone, Debug)]
 pub struct Gradients {
     parts: Vec<Option<Tensor<1>>>,
-    factor: f64,
+    scale: f64,
 }
 
 impl Gradients {
-    /// Differentiates `loss` by the parameters of `model`.
-    pub fn of<M: Module>(loss: &Tensor<1>, model: &M) -> Self {
+    /// The gradients of `loss` with respect to the parameters of `model`.
+    pub fn backward<M: Module>(loss: &Tensor<1>, model: &M) -> Self {
+        let gradients = loss.backward();
         let mut collector = Collector {
-            source: loss.backward(),
+            gradients,
             found: Vec::new(),
         };
         model.visit(&mut collector);
         Self {
             parts: collector.found,
-            factor: 1.0,
+            scale: 1.0,
         }
     }
 
-    /// The sum with another pass's gradients.
+    /// Accumulates the gradients of another micro-batch.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let ratio = other.factor / self.factor;
-        let taken = |part: Tensor<1>| if ratio == 1.0 { part } else { part * ratio };
+        let ratio = other.scale / self.scale;
+        let rescaled = |part: Tensor<1>| if ratio == 1.0 { part } else { part * ratio };
         let pairs = self.parts.into_iter().zip(other.parts);
         let parts = pairs
-            .map(|(one, other)| match (one, other.map(taken)) {
+            .map(|(one, other)| match (one, other.map(rescaled)) {
                 (Some(one), Some(other)) => Some(one + other),
                 (one, other) => one.or(other),
             })
@@ -42,26 +43,26 @@ impl Gradients {
         Self { parts, ..self }
     }
 
-    /// All gradients times `factor`.
+    /// All gradients times `scale`.
     #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
+    pub fn scaled(self, scale: f64) -> Self {
         Self {
-            factor: self.factor * factor,
+            scale: self.scale * scale,
             ..self
         }
     }
 
-    /// The length of all gradients taken as one vector.
+    /// The global norm.
     pub fn norm(&self) -> f64 {
         let squares: f64 = self.parts.iter().flatten().map(sum_of_squares).sum();
-        squares.sqrt() * self.factor
+        squares.sqrt() * self.scale
     }
 
-    /// Shortens the gradients to `limit` if they are longer, and gives the length they had. Pascanu et al. 2012.
+    /// Clips the global norm to `limit`; returns the norm before clipping. Pascanu et al. 2012.
     #[must_use]
     pub fn clipped(self, limit: f64) -> (Self, f64) {
         let norm = self.norm();
-        // Written so that a norm that is not a number leaves its trace instead of passing for a short one.
+        // A NaN norm takes the second branch, so that it is not mistaken for a small one.
         let clipped = if norm <= limit {
             self
         } else {
@@ -70,20 +71,20 @@ impl Gradients {
         (clipped, norm)
     }
 
-    /// The gradient of each parameter, in the order of the model's fields, and the factor that is still to be applied.
+    /// The gradient of each parameter, in the order of the model's fields, and the scale to apply to them.
     pub fn into_parts(self) -> (Vec<Option<Tensor<1>>>, f64) {
-        (self.parts, self.factor)
+        (self.parts, self.scale)
     }
 }
 
 struct Collector {
-    source: burn::tensor::Gradients,
+    gradients: burn::tensor::Gradients,
     found: Vec<Option<Tensor<1>>>,
 }
 
 impl ModuleVisitor for Collector {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let gradient = param.val().grad_remove(&mut self.source);
+        let gradient = param.val().grad_remove(&mut self.gradients);
         self.found.push(gradient.map(|gradient| {
             let count = gradient.shape().num_elements();
             gradient.reshape([count])

@@ -1,4 +1,4 @@
-//! Training: recipes, objectives, the optimizer, the schedule, and one loop that reads from top to bottom.
+//! Training: recipes, objectives, AdamW, the learning rate schedule, and the training loop.
 
 mod adamw;
 mod data;
@@ -15,7 +15,7 @@ mod state;
 mod trainer;
 
 pub use adamw::{AdamW, AdamWConfig};
-pub use data::{Data, DataConfig};
+pub use data::{DataConfig, TrainingData};
 pub use error::TrainingError;
 pub use event::{Event, Listener, Outcome};
 pub use gradients::Gradients;
@@ -24,5 +24,5 @@ pub use recipe::{Recipe, SampleConfig, TrainingConfig};
 pub use recipe_text::RecipeError;
 pub use run_folder::{Metric, RunFolder, Start};
 pub use schedule::ScheduleConfig;
-pub use state::{SavedState, State};
+pub use state::{SavedState, TrainingState};
 pub use trainer::{Summary, Trainer};

@@ -1,17 +1,17 @@
-//! Objectives: what a batch asks of a model, and how far the model is from it.
+//! Training objectives: the inputs and targets of a batch, and the loss.
 
-use attentive_model::{Extras, Input, Model, Randomness};
+use attentive_model::{ForwardOptions, Input, Model, Randomness};
 use attentive_tensor::cross_entropy;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-/// Which objective, and its settings.
+/// An objective and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ObjectiveConfig {
-    /// Predict each next token from those before it.
+    /// Causal language modelling: predict each next token.
     Causal {
-        /// How much probability is spread evenly over the vocabulary while training.
+        /// The probability that training spreads evenly over the vocabulary.
         #[serde(default)]
         label_smoothing: f64,
     },
@@ -25,17 +25,17 @@ impl Default for ObjectiveConfig {
     }
 }
 
-/// Ids to read and ids to predict, both `[batch, length]`.
+/// Input and target ids, both `[batch, length]`.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// What the model reads.
+    /// The model's input.
     pub inputs: Tensor<2, Int>,
-    /// What it shall predict.
+    /// The ids to predict.
     pub targets: Tensor<2, Int>,
 }
 
 impl ObjectiveConfig {
-    /// Makes a batch of windows, each one id longer than the model reads.
+    /// A batch of windows, each one id longer than the model's input.
     pub fn prepare(&self, windows: &[&[u32]], device: &Device) -> Batch {
         let Self::Causal { .. } = self;
         let length = windows.first().map_or(0, |window| window.len() - 1);
@@ -52,42 +52,42 @@ impl ObjectiveConfig {
         }
     }
 
-    /// The loss to train on, in nats per target, with what the model's layers add to it.
+    /// The training loss in nats per target, with the model's auxiliary losses.
     pub fn loss(&self, model: &Model, batch: Batch, randomness: &mut Randomness) -> Tensor<1> {
         let Self::Causal { label_smoothing } = self;
-        let Distance { loss, auxiliary } =
-            self.distance(model, batch, Some(randomness), *label_smoothing);
+        let ObjectiveOutput { loss, auxiliary } =
+            self.forward(model, batch, Some(randomness), *label_smoothing);
         match auxiliary {
             Some(auxiliary) => loss + auxiliary,
             None => loss,
         }
     }
 
-    /// The loss to judge by: of the predictions alone, without dropout or smoothing.
+    /// The evaluation loss: without dropout, label smoothing and auxiliary losses.
     pub fn held_out_loss(&self, model: &Model, batch: Batch) -> f64 {
-        let Distance { loss, .. } = self.distance(model, batch, None, 0.0);
+        let ObjectiveOutput { loss, .. } = self.forward(model, batch, None, 0.0);
         f64::from(loss.into_scalar::<f32>())
     }
 
-    fn distance(
+    fn forward(
         &self,
         model: &Model,
         batch: Batch,
         randomness: Option<&mut Randomness>,
         label_smoothing: f64,
-    ) -> Distance {
+    ) -> ObjectiveOutput {
         let [rows, length] = batch.inputs.dims();
-        let extras = Extras {
+        let options = ForwardOptions {
             randomness,
-            ..Extras::default()
+            ..ForwardOptions::default()
         };
-        let output = model.forward(Input::new(batch.inputs), extras);
+        let output = model.forward(Input::new(batch.inputs), options);
         let auxiliary = output.auxiliary_loss.clone();
-        let words = output.into_words();
-        let [_, _, vocabulary] = words.dims();
-        Distance {
+        let logits = output.into_logits();
+        let [_, _, vocabulary] = logits.dims();
+        ObjectiveOutput {
             loss: cross_entropy(
-                words.reshape([rows * length, vocabulary]),
+                logits.reshape([rows * length, vocabulary]),
                 batch.targets.reshape([rows * length]),
                 label_smoothing,
             ),
@@ -96,8 +96,8 @@ impl ObjectiveConfig {
     }
 }
 
-/// How far a model's predictions are, and what its layers add to that while training.
-struct Distance {
+/// The loss of the predictions and the auxiliary loss of the model's layers.
+struct ObjectiveOutput {
     loss: Tensor<1>,
     auxiliary: Option<Tensor<1>>,
 }

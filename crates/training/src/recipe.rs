@@ -1,4 +1,4 @@
-//! A recipe: everything that decides what a training run does, as one typed tree.
+//! A recipe: the whole configuration of a training run.
 
 use attentive_model::{Model, ModelConfig, Parameter, parameters};
 use attentive_text::TokenizerConfig;
@@ -7,59 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AdamWConfig, DataConfig, ObjectiveConfig, RecipeError, ScheduleConfig};
 
-/// Everything that decides what a training run does.
+/// The whole configuration of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Where all randomness starts.
+    /// The seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
-    /// What to train on.
+    /// The training data.
     pub data: DataConfig,
-    /// How text becomes ids.
+    /// The tokenizer.
     pub tokenizer: TokenizerConfig,
-    /// What to predict.
+    /// The objective.
     #[serde(default)]
     pub objective: ObjectiveConfig,
-    /// How weights follow gradients.
+    /// AdamW.
     pub optimizer: AdamWConfig,
-    /// How the learning rate changes.
+    /// The learning rate schedule.
     #[serde(default)]
     pub schedule: ScheduleConfig,
-    /// How long, how much at once, how often judged.
+    /// Steps, batch size and evaluation.
     pub training: TrainingConfig,
-    /// What to write when training is done.
+    /// The sample at the end of training.
     #[serde(default)]
     pub sample: SampleConfig,
-    /// What to train.
+    /// The model.
     pub model: ModelConfig,
 }
 
-/// How long, how much at once, how often judged.
+/// Steps, batch size and evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Updates of the weights.
+    /// Number of optimizer steps.
     pub steps: u64,
-    /// Sequences per pass.
+    /// Batch size.
     pub batch: usize,
-    /// Passes per update, whose gradients are averaged.
+    /// Gradient accumulation: batches per step, whose gradients are averaged.
     #[serde(default = "one")]
     pub accumulation: usize,
-    /// Steps between two evaluations; each also saves.
+    /// Steps between evaluations; each also saves a checkpoint.
     pub evaluate_every: u64,
-    /// Held-out sequences per evaluation, spread evenly; always the same.
+    /// Sequences per evaluation, evenly spaced in the held-out tokens and always the same.
     #[serde(default = "default_windows")]
     pub evaluation_windows: usize,
 }
 
-/// What to write when training is done.
+/// The sample at the end of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SampleConfig {
-    /// How the sample starts; empty for a fresh text.
+    /// The prompt; empty to start a new text.
     pub prompt: String,
-    /// How many tokens follow.
+    /// Number of new tokens.
     pub tokens: usize,
 }
 
@@ -88,7 +88,7 @@ impl Recipe {
         self.validate_model()
     }
 
-    #[rustfmt::skip] // A table is read in columns.
+    #[rustfmt::skip] // Keeps the columns aligned.
     fn validate_counts(&self) -> Result<(), RecipeError> {
         let training = &self.training;
         let stories = match self.data {
@@ -99,7 +99,7 @@ impl Recipe {
             TokenizerConfig::Bpe { vocabulary } => vocabulary,
             TokenizerConfig::Characters {} | TokenizerConfig::Bytes {} => 257,
         };
-        // The upper ends are far above all use: they tell a slip from a run that would never end or fit.
+        // The upper ends are far above any use: they catch typos that would make a run endless or too large.
         let counts = [
             ("training.steps",              training.steps,                       1..=1_000_000_000_000),
             ("training.batch",              training.batch as u64,                1..=65_536),
@@ -119,7 +119,7 @@ impl Recipe {
         }
     }
 
-    #[rustfmt::skip] // A table is read in columns.
+    #[rustfmt::skip] // Keeps the columns aligned.
     fn validate_numbers(&self) -> Result<(), RecipeError> {
         const BELOW_ONE: &str = "0 or more and less than 1";
         let AdamWConfig { learning_rate, decay, beta1, beta2, epsilon, clip } = self.optimizer;
@@ -132,7 +132,7 @@ impl Recipe {
             ("optimizer.beta1",           beta1,           (0.0..1.0).contains(&beta1),           BELOW_ONE),
             ("optimizer.beta2",           beta2,           (0.0..1.0).contains(&beta2),           BELOW_ONE),
             ("optimizer.epsilon",         epsilon,         positive(epsilon),                     "more than 0"),
-            // Infinity is a way to say that nothing is shortened.
+            // Infinity disables clipping.
             ("optimizer.clip",            clip,            clip > 0.0,                            "more than 0"),
             ("schedule.floor",            floor,           (0.0..=1.0).contains(&floor),          "0 to 1"),
             ("objective.label_smoothing", label_smoothing, (0.0..1.0).contains(&label_smoothing), BELOW_ONE),
@@ -144,7 +144,7 @@ impl Recipe {
         }
     }
 
-    /// Whether the model's settings can work, with a stand-in where the vocabulary is still to come.
+    /// Validates the model's settings, with a placeholder for a vocabulary that is not known yet.
     fn validate_model(&self) -> Result<(), RecipeError> {
         let model = ModelConfig {
             vocabulary: self.model.vocabulary.max(1),
@@ -157,38 +157,38 @@ impl Recipe {
         self.check_size()
     }
 
-    /// Whether the weights can fit into any memory. An allocation that fails would end the program without a word.
+    /// Whether the weights can fit into memory. A failed allocation would abort the program without an error.
     pub fn check_size(&self) -> Result<(), RecipeError> {
         let config = ModelConfig {
             vocabulary: self.model.vocabulary.max(1),
             ..self.model.clone()
         };
-        // Weights are drawn when they are first used, so this only counts them.
+        // Weights are initialized lazily, so this allocates nothing.
         let model =
             Model::new(&config, 0, &Device::flex()).map_err(|error| RecipeError::OutOfRange {
                 key: format!("model.{}", error.field),
                 problem: error.problem,
             })?;
-        let numbers = |parameter: &Parameter| -> u128 {
+        let values = |parameter: &Parameter| -> u128 {
             parameter.shape.iter().map(|size| *size as u128).product()
         };
-        let bytes = 4 * parameters(&model).iter().map(numbers).sum::<u128>();
-        if bytes <= MOST_WEIGHT_BYTES {
+        let bytes = 4 * parameters(&model).iter().map(values).sum::<u128>();
+        if bytes <= MAX_WEIGHT_BYTES {
             return Ok(());
         }
         Err(RecipeError::OutOfRange {
             key: "model".to_owned(),
             problem: format!(
-                "its weights would take {} GiB, and at most {} are possible; make it narrower or shallower",
+                "its weights would take {} GiB, and the limit is {}; make it narrower or shallower",
                 bytes >> 30,
-                MOST_WEIGHT_BYTES >> 30
+                MAX_WEIGHT_BYTES >> 30
             ),
         })
     }
 }
 
 /// One tebibyte.
-const MOST_WEIGHT_BYTES: u128 = 1 << 40;
+const MAX_WEIGHT_BYTES: u128 = 1 << 40;
 
 fn out_of_range(key: &str, value: impl std::fmt::Display, range: &str) -> Result<(), RecipeError> {
     Err(RecipeError::OutOfRange {

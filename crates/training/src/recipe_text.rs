@@ -1,18 +1,18 @@
-//! Recipes as text: TOML, changes of single keys, and errors that name the key and the nearest right one.
+//! Recipes as TOML: parsing, overrides of single keys (`--set`), and errors that name the key and suggest the right one.
 
-use attentive_model::checkpoint::{in_plain_words, one_line};
+use attentive_formats::error_text::{one_line, plain_serde_error};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::Recipe;
 
-/// What is wrong with a recipe.
+/// An error in a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
     /// The text is not TOML.
     #[error("{}", one_line(.0))]
     Syntax(String),
-    /// A key that no recipe has.
+    /// An unknown key.
     #[error(
         "{}there is no key `{}`{}",
         one_line(place),
@@ -24,18 +24,32 @@ pub enum RecipeError {
         place: String,
         /// The key.
         key: String,
-        /// The right key that looks most like it, or all that there are.
+        /// The nearest key, or all keys.
         advice: String,
     },
-    /// A value of the wrong type, or a key that is missing.
+    /// A key that has another name now.
+    #[error(
+        "{}`{new}` is the new name of `{}`; rename it",
+        one_line(place),
+        one_line(old)
+    )]
+    RenamedKey {
+        /// Where in the recipe, with a colon, or nothing for the top.
+        place: String,
+        /// The key.
+        old: String,
+        /// Its name now.
+        new: &'static str,
+    },
+    /// A value of the wrong type, or a missing key.
     #[error("{}{}", one_line(place), one_line(problem))]
-    Misfit {
+    InvalidValue {
         /// Where in the recipe, with a colon, or nothing for the top.
         place: String,
         /// What is wrong.
         problem: String,
     },
-    /// A value that cannot work.
+    /// A value out of its range.
     #[error("{}: {}", one_line(key), one_line(problem))]
     OutOfRange {
         /// The key, as a path.
@@ -49,21 +63,21 @@ pub enum RecipeError {
         one_line(.0)
     )]
     NotAssignment(String),
-    /// A change below something that has no keys.
+    /// A change of a key below a value that is not a table.
     #[error(
         "{}: `{}` is a value and has no keys below it",
         one_line(path),
         one_line(parent)
     )]
-    NoSuchPlace {
+    NotATable {
         /// The path that was given.
         path: String,
         /// The part that is a value.
         parent: String,
     },
-    /// A change of a list entry that is not there.
+    /// A change of a list entry that does not exist.
     #[error("{}: the list has {length} entries, numbered from 0", one_line(path))]
-    NoSuchEntry {
+    NoSuchIndex {
         /// The path that was given.
         path: String,
         /// How many entries there are.
@@ -71,8 +85,25 @@ pub enum RecipeError {
     },
 }
 
+/// Keys of earlier versions and their names now. An entry applies where the new name is a valid key, so one old name may have several.
+const RENAMED_KEYS: &[(&str, &str)] = &[
+    ("initial_deviation", "init_std"),
+    ("redraw_every", "resample_every"),
+    ("furthest_distance", "max_distance"),
+    ("farthest", "max_distance"),
+    ("rounds", "hashes"),
+    ("fill", "padding"),
+    ("multiple", "multiple_of"),
+    ("own", "query_position"),
+    ("draws", "sampling"),
+    ("tied_maps", "tied_projections"),
+    ("teacher", "distillation"),
+    ("about", "task"),
+    ("map", "projection"),
+];
+
 impl Recipe {
-    /// Reads a recipe, makes the changes (`training.steps=500`), and checks every value.
+    /// Parses a recipe, makes the changes (`training.steps=500`), and validates every value.
     pub fn parse(text: &str, changes: &[String]) -> Result<Self, RecipeError> {
         let mut tree: Table = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -99,39 +130,49 @@ impl Recipe {
     }
 
     fn from_tree(tree: Value) -> Result<Self, RecipeError> {
-        let recipe = read(&tree).map_err(|misfit| explain(&tree, &misfit))?;
+        let recipe = read(&tree).map_err(|error| explain(&tree, &error))?;
         recipe.validate()?;
         Ok(recipe)
     }
 }
 
-/// What serde says, and the path at which it says it.
+/// An error of serde and its path.
 #[derive(PartialEq)]
-struct Misfit {
+struct SerdeError {
     path: String,
     message: String,
 }
 
-fn read(tree: &Value) -> Result<Recipe, Misfit> {
+fn read(tree: &Value) -> Result<Recipe, SerdeError> {
     serde_path_to_error::deserialize(tree.clone()).map_err(|error| {
         let path = error.path().to_string().replace('[', ".").replace(']', "");
         let message = error.into_inner().to_string();
-        Misfit {
+        SerdeError {
             path: if path == "." { String::new() } else { path },
-            // What follows the first line repeats the path.
+            // The other lines repeat the path.
             message: message.lines().next().unwrap_or_default().to_owned(),
         }
     })
 }
 
-/// Makes serde's message about a key into one that names the key and suggests the right one.
-fn explain(tree: &Value, misfit: &Misfit) -> RecipeError {
-    let Misfit { path, message } = misfit;
+/// Turns serde's error into one that names the key and suggests the right one.
+fn explain(tree: &Value, error: &SerdeError) -> RecipeError {
+    let SerdeError { path, message } = error;
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown_field = message.starts_with("unknown field");
     if let ([key, expected @ ..], true) = (quoted.as_slice(), unknown_field) {
-        // Inside a tagged value the path ends at the value, elsewhere at the key itself.
+        // In an internally tagged enum the path ends at the enum, elsewhere at the key itself.
         let parent = path.strip_suffix(key).unwrap_or(path).trim_end_matches('.');
+        let renamed = RENAMED_KEYS
+            .iter()
+            .find(|(old, new)| old == key && expected.contains(new));
+        if let Some((old, new)) = renamed {
+            return RecipeError::RenamedKey {
+                place: place(parent),
+                old: (*old).to_owned(),
+                new,
+            };
+        }
         let nearest = expected
             .iter()
             .map(|name| (strsim::damerau_levenshtein(key, name), *name))
@@ -150,34 +191,31 @@ fn explain(tree: &Value, misfit: &Misfit) -> RecipeError {
             advice,
         };
     }
-    let path = match culprit(tree, misfit) {
+    let path = match invalid_key(tree, error) {
         Some(key) => format!("{path}.{key}"),
         None => path.clone(),
     };
-    RecipeError::Misfit {
+    RecipeError::InvalidValue {
         place: place(&path),
-        problem: in_plain_words(message),
+        problem: plain_serde_error(message),
     }
 }
 
-/// The key of a tagged value that serde stumbles over. Serde only names the value as a whole, so each key is left out
-/// in turn: without the right one, the complaint is another.
-fn culprit(tree: &Value, misfit: &Misfit) -> Option<String> {
+/// The key of an internally tagged enum that serde rejects. Serde only names the enum as a whole, so each key is left out in
+/// turn: without the invalid one, the error changes.
+fn invalid_key(tree: &Value, error: &SerdeError) -> Option<String> {
     let about_a_value = ["invalid", "unknown variant"];
-    if !about_a_value
-        .iter()
-        .any(|it| misfit.message.starts_with(it))
-    {
+    if !about_a_value.iter().any(|it| error.message.starts_with(it)) {
         return None;
     }
-    let keys = find(tree, &misfit.path)?.as_table()?.keys();
-    // The kind goes last: without it every complaint is another.
+    let keys = find(tree, &error.path)?.as_table()?.keys();
+    // The tag goes last: without it every error changes.
     let (kind, others): (Vec<_>, Vec<_>) = keys.partition(|key| *key == "kind");
     let found = others.into_iter().chain(kind).find(|key| {
         let mut without = tree.clone();
-        let table = find_mut(&mut without, &misfit.path).and_then(Value::as_table_mut);
+        let table = find_mut(&mut without, &error.path).and_then(Value::as_table_mut);
         table.is_some_and(|table| table.remove(*key).is_some())
-            && read(&without).err().as_ref() != Some(misfit)
+            && read(&without).err().as_ref() != Some(error)
     });
     found.cloned()
 }
@@ -205,7 +243,7 @@ fn place(path: &str) -> String {
     }
 }
 
-/// Makes one change in the tree. Tables on the way are made where they lack: a wrong name is found when the tree is read.
+/// Makes one change in the tree. Missing tables are created: a wrong name is reported when the tree is read.
 fn assign(tree: &mut Table, change: &str) -> Result<(), RecipeError> {
     let (path, value) = change
         .split_once('=')
@@ -215,10 +253,10 @@ fn assign(tree: &mut Table, change: &str) -> Result<(), RecipeError> {
         return Err(RecipeError::NotAssignment(change.to_owned()));
     }
     let value = value.trim();
-    // A bare word is a string: `head=separate` needs no quotes.
-    let value = Probe::parse(value).unwrap_or_else(|| Value::String(value.to_owned()));
+    // A bare word is a string, so that `head=separate` needs no quotes.
+    let value = Assignment::parse(value).unwrap_or_else(|| Value::String(value.to_owned()));
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
-    let mut at = Place::Table(tree);
+    let mut at = Container::Table(tree);
     for part in parents.split('.').filter(|part| !part.is_empty()) {
         at = at.below(part, path)?;
     }
@@ -226,24 +264,24 @@ fn assign(tree: &mut Table, change: &str) -> Result<(), RecipeError> {
 }
 
 #[derive(Deserialize)]
-struct Probe {
+struct Assignment {
     value: Value,
 }
 
-impl Probe {
+impl Assignment {
     fn parse(text: &str) -> Option<Value> {
         let probe: Self = toml::from_str(&format!("value = {text}")).ok()?;
         Some(probe.value)
     }
 }
 
-/// Something with keys or entries below it.
-enum Place<'t> {
+/// A value with other values below it.
+enum Container<'t> {
     Table(&'t mut Table),
     List(&'t mut Vec<Value>),
 }
 
-impl<'t> Place<'t> {
+impl<'t> Container<'t> {
     fn below(self, part: &str, path: &str) -> Result<Self, RecipeError> {
         let value = match self {
             Self::Table(table) => table
@@ -254,7 +292,7 @@ impl<'t> Place<'t> {
         match value {
             Value::Table(table) => Ok(Self::Table(table)),
             Value::Array(list) => Ok(Self::List(list)),
-            _ => Err(RecipeError::NoSuchPlace {
+            _ => Err(RecipeError::NotATable {
                 path: path.to_owned(),
                 parent: part.to_owned(),
             }),
@@ -278,7 +316,7 @@ fn entry<'t>(list: &'t mut [Value], part: &str, path: &str) -> Result<&'t mut Va
         .parse::<usize>()
         .ok()
         .and_then(|index| list.get_mut(index));
-    found.ok_or_else(|| RecipeError::NoSuchEntry {
+    found.ok_or_else(|| RecipeError::NoSuchIndex {
         path: path.to_owned(),
         length,
     })
@@ -317,6 +355,24 @@ mod tests {
         ]
         .map(error);
         insta::assert_snapshot!(errors.join("\n"));
+    }
+
+    #[test]
+    fn a_renamed_key_is_reported_with_its_new_name() {
+        let errors = [
+            "model.initial_deviation=0.02",
+            "model.blocks.0.attention={kind=\"performer\", heads=4, redraw_every=2}",
+            "model.positions={kind=\"t5_buckets\", furthest_distance=64}",
+            // Where no key has the new name, the old one is only unknown.
+            "training.initial_deviation=0.02",
+        ]
+        .map(error);
+        insta::assert_snapshot!(errors.join("\n"), @r"
+        model: `init_std` is the new name of `initial_deviation`; rename it
+        model.blocks.0.attention: `resample_every` is the new name of `redraw_every`; rename it
+        model.positions: `max_distance` is the new name of `furthest_distance`; rename it
+        training: there is no key `initial_deviation`
+        ");
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 use crate::{Recipe, RecipeError};
 
-/// A recipe that comes with the library.
+/// A built-in recipe.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// The TOML, whose first line says what it is.
+    /// The TOML; its first line is the description.
     pub text: &'static str,
 }
 
-/// All of them, the default first.
+/// All built-in recipes, the default first.
 pub const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
         name: "stories",

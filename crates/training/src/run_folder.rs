@@ -3,20 +3,20 @@
 //! ```text
 //! run/  config.json  model.safetensors  tokenizer.json  generation_config.json    the model as last saved
 //!       recipe.toml  metrics.jsonl  loss.svg  .lock
-//!       checkpoints/last.safetensors                                              all that resuming needs, in one file
-//!       checkpoints/best/                                                         a model folder: lowest held-out loss
+//!       checkpoints/last.safetensors                                              weights, optimizer and state, for resuming
+//!       checkpoints/best/                                                         the model with the lowest held-out loss
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use attentive_model::checkpoint::replace_file;
+use attentive_checkpoint::replace_file;
 use attentive_text::Tokenizer;
 use serde::{Deserialize, Serialize};
 
 use crate::state::SavedState;
-use crate::{Recipe, State, TrainingError};
+use crate::{Recipe, TrainingError, TrainingState};
 
 /// The folder of a run.
 #[derive(Clone, Debug)]
@@ -24,19 +24,19 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-/// What to do about a run that is already in the folder.
+/// What to do with a run that is already in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// There must be none.
+    /// It is an error.
     New,
-    /// Go on with it; begin if there is none.
+    /// Resume it; start a new one if there is none.
     Resume,
     /// Remove it.
     Overwrite,
 }
 
-/// What a run writes beside recipe.toml. Removed in this order: without its state, a half-removed run begins anew.
-const WRITTEN: [&str; 8] = [
+/// The files of a run besides recipe.toml. They are removed in this order: without its state, a half-removed run starts from the beginning.
+const FILES: [&str; 8] = [
     "checkpoints/last.safetensors",
     "checkpoints/best",
     "metrics.jsonl",
@@ -59,7 +59,7 @@ pub enum Metric {
         loss: f64,
         /// The learning rate of the step.
         learning_rate: f64,
-        /// The length of the gradient before it was shortened.
+        /// The norm of the gradient before clipping.
         gradient_norm: f64,
     },
     /// After an evaluation.
@@ -85,22 +85,22 @@ impl RunFolder {
         Self { path: path.into() }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file with all that resuming needs.
+    /// The checkpoint for resuming.
     pub fn state_path(&self) -> PathBuf {
         self.path.join("checkpoints").join("last.safetensors")
     }
 
-    /// The model folder with the lowest held-out loss.
+    /// The folder of the model with the lowest held-out loss.
     pub fn best(&self) -> PathBuf {
         self.path.join("checkpoints").join("best")
     }
 
-    /// Whether a run was started here. Its recipe is the first file that a run writes and the last that is removed.
+    /// Whether the folder has a run. Its recipe is the first file to be written and the last to be removed.
     pub fn holds_run(&self) -> bool {
         self.recipe_path().exists()
     }
@@ -113,7 +113,7 @@ impl RunFolder {
         self.path.join("metrics.jsonl")
     }
 
-    /// The recipe of the run that is in the folder, if there is one.
+    /// The recipe of the run in the folder, if there is one.
     pub fn recipe(&self) -> Result<Option<Recipe>, TrainingError> {
         let path = self.recipe_path();
         if !path.exists() {
@@ -142,7 +142,7 @@ impl RunFolder {
                 Start::Resume | Start::Overwrite => Ok(()),
             };
         }
-        match WRITTEN.iter().find(|name| self.path.join(name).exists()) {
+        match FILES.iter().find(|name| self.path.join(name).exists()) {
             Some(file) => Err(TrainingError::Foreign {
                 folder: folder(),
                 file,
@@ -151,7 +151,7 @@ impl RunFolder {
         }
     }
 
-    /// Keeps other processes from training here for as long as the file is open.
+    /// Locks the folder for as long as the file is open.
     pub fn lock(&self) -> Result<File, TrainingError> {
         fs::create_dir_all(&self.path).map_err(|source| io(&self.path, source))?;
         let path = self.path.join(".lock");
@@ -162,7 +162,7 @@ impl RunFolder {
             Err(TryLockError::WouldBlock) => Err(TrainingError::Running {
                 folder: self.path.clone(),
             }),
-            // Some network file systems have no locks; a run is still better than none.
+            // Some network file systems do not support locks; training without one is better than not at all.
             Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
                 Err(io(&path, error))
             }
@@ -170,19 +170,21 @@ impl RunFolder {
         }
     }
 
-    /// What the run in the folder saved last, if it saved anything.
+    /// The last saved state, if there is one.
     pub fn saved_state(&self) -> Result<Option<SavedState>, TrainingError> {
         let path = self.state_path();
-        path.exists().then(|| State::open(&path)).transpose()
+        path.exists()
+            .then(|| TrainingState::open(&path))
+            .transpose()
     }
 
-    /// The tokenizer of the run in the folder, if it has one already.
+    /// The tokenizer of the run, if it was written already.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TrainingError> {
         let path = self.path.join("tokenizer.json");
         Ok(path.exists().then(|| Tokenizer::load(&path)).transpose()?)
     }
 
-    /// Makes the folder ready for `recipe`, which is written before anything else.
+    /// Creates the folder and writes `recipe`, before anything else.
     pub fn prepare(&self, recipe: &Recipe, start: Start) -> Result<(), TrainingError> {
         if start == Start::Overwrite {
             self.clear()?;
@@ -193,18 +195,18 @@ impl RunFolder {
         replace_file(&path, recipe.to_text().as_bytes()).map_err(|source| io(&path, source))
     }
 
-    /// What was learned belongs to the model, the data and the seed; the rest of a recipe may change on resuming.
-    pub fn check_unchanged(&self, held: &Recipe, now: &Recipe) -> Result<(), TrainingError> {
+    /// An error unless the model, tokenizer, data and seed are unchanged; the rest of a recipe may change on resuming.
+    pub fn check_unchanged(&self, saved: &Recipe, now: &Recipe) -> Result<(), TrainingError> {
         let mut model = now.model.clone();
         if model.vocabulary == 0 {
-            // As many as the tokenizer has, which is what the held recipe says.
-            model.vocabulary = held.model.vocabulary;
+            // Zero stands for the tokenizer's vocabulary, which the saved recipe has.
+            model.vocabulary = saved.model.vocabulary;
         }
         let parts = [
-            ("model", held.model == model),
-            ("tokenizer", held.tokenizer == now.tokenizer),
-            ("data", held.data.same_but_for_paths(&now.data)),
-            ("seed", held.seed == now.seed),
+            ("model", saved.model == model),
+            ("tokenizer", saved.tokenizer == now.tokenizer),
+            ("data", saved.data.same_but_for_paths(&now.data)),
+            ("seed", saved.seed == now.seed),
         ];
         match parts.iter().find(|(_, same)| !same) {
             Some((part, _)) => Err(TrainingError::Changed {
@@ -215,16 +217,16 @@ impl RunFolder {
         }
     }
 
-    /// Removes what a run writes, and nothing else.
+    /// Removes the files of a run, and nothing else.
     fn clear(&self) -> Result<(), TrainingError> {
-        for path in WRITTEN.map(|name| self.path.join(name)) {
+        for path in FILES.map(|name| self.path.join(name)) {
             let removed = match path == self.best() {
                 true => fs::remove_dir_all(&path),
                 false => fs::remove_file(&path),
             };
-            gone(&path, removed)?;
+            ignore_missing(&path, removed)?;
         }
-        gone(&self.recipe_path(), fs::remove_file(self.recipe_path()))
+        ignore_missing(&self.recipe_path(), fs::remove_file(self.recipe_path()))
     }
 
     /// The metrics so far.
@@ -235,14 +237,14 @@ impl RunFolder {
             Err(source) if source.kind() == ErrorKind::NotFound => String::new(),
             Err(source) => return Err(io(&path, source)),
         };
-        // A killed run may leave half a line at the end.
+        // A killed run may leave an incomplete last line.
         Ok(text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect())
     }
 
-    /// Opens the metrics to go on after `step`: what a killed run wrote beyond its last save is forgotten.
+    /// Opens the metrics for appending after `step`: later lines of a killed run are dropped.
     pub fn metrics_from(&self, step: u64) -> Result<MetricsFile, TrainingError> {
         let path = self.metrics_path();
         let mut metrics = self.metrics()?;
@@ -260,7 +262,7 @@ impl RunFolder {
     }
 }
 
-/// The open metrics of a run.
+/// metrics.jsonl, open for appending.
 #[derive(Debug)]
 pub struct MetricsFile {
     file: BufWriter<File>,
@@ -268,14 +270,14 @@ pub struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Adds a line.
+    /// Appends a line.
     pub fn add(&mut self, metric: &Metric) -> Result<(), TrainingError> {
         self.file
             .write_all(line(metric).as_bytes())
             .map_err(|source| io(&self.path, source))
     }
 
-    /// Brings all lines to disk.
+    /// Writes all lines to disk.
     pub fn flush(&mut self) -> Result<(), TrainingError> {
         self.file
             .flush()
@@ -284,8 +286,8 @@ impl MetricsFile {
     }
 }
 
-/// What was not there needs no removing.
-fn gone(path: &Path, removed: std::io::Result<()>) -> Result<(), TrainingError> {
+/// Ignores the error of removing a missing file.
+fn ignore_missing(path: &Path, removed: std::io::Result<()>) -> Result<(), TrainingError> {
     match removed {
         Err(source) if source.kind() != ErrorKind::NotFound => Err(io(path, source)),
         _ => Ok(()),

@@ -1,15 +1,15 @@
-//! The learning rate over time: a linear warm-up, then half a cosine down to a floor. Loshchilov and Hutter 2016.
+//! Learning rate schedule: linear warm-up, then cosine decay to a floor. Loshchilov and Hutter 2016.
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of the schedule.
+/// Settings of the learning rate schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleConfig {
-    /// Steps until the rate is at its peak.
+    /// Warm-up steps.
     #[serde(default)]
     pub warm_up: u64,
-    /// The rate at the last step, as a fraction of the peak; one keeps the rate constant.
+    /// The final learning rate as a fraction of the peak; one keeps it constant.
     #[serde(default = "default_floor")]
     pub floor: f64,
 }
@@ -28,13 +28,14 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// The factor on the peak rate at `step` (from zero) of `steps`.
+    /// The learning rate at `step` (from zero) of `steps`, as a fraction of the peak.
     pub fn factor(&self, step: u64, steps: u64) -> f64 {
         if step < self.warm_up {
             return (step + 1) as f64 / (self.warm_up + 1) as f64;
         }
-        let way = (step - self.warm_up) as f64 / (steps.saturating_sub(self.warm_up)).max(1) as f64;
-        let cosine = 0.5 * (1.0 + (std::f64::consts::PI * way.min(1.0)).cos());
+        let progress =
+            (step - self.warm_up) as f64 / (steps.saturating_sub(self.warm_up)).max(1) as f64;
+        let cosine = 0.5 * (1.0 + (std::f64::consts::PI * progress.min(1.0)).cos());
         self.floor + (1.0 - self.floor) * cosine
     }
 }
@@ -42,6 +43,7 @@ impl ScheduleConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attentive_testing::{Scale, assert_near};
 
     #[test]
     fn rises_to_the_peak_and_falls_to_the_floor() {
@@ -53,7 +55,7 @@ mod tests {
         assert!(factors[..11].is_sorted() && factors[0] > 0.0);
         assert_eq!(factors[10], 1.0);
         assert!(factors[10..].is_sorted_by(|a, b| a >= b));
-        assert!((factors[100] - 0.2).abs() < 1e-12);
-        assert!((factors[55] - 0.6).abs() < 1e-12);
+        assert_near("last", factors[100], 0.2, Scale::One, 1e-12);
+        assert_near("middle", factors[55], 0.6, Scale::One, 1e-12);
     }
 }

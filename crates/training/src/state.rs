@@ -1,9 +1,9 @@
-//! All that resuming needs, in one file, because one file can be replaced at once.
+//! The checkpoint for resuming: one file, so that it can be replaced atomically.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use attentive_model::checkpoint::{CheckpointError, TensorFile, model_tensors, write_tensors};
+use attentive_checkpoint::{CheckpointError, TensorFile, model_tensors, write_tensors};
 use attentive_model::{Model, parameters, replace_parameters};
 use burn::tensor::TensorData;
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::adamw::MomentData;
 use crate::{AdamW, AdamWConfig, TrainingError};
 
-/// The numbers of a run that are no tensors.
+/// The state of a run, tensors aside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct TrainingState {
     /// Steps done.
     pub step: u64,
     /// The lowest held-out loss so far, and its step.
     pub best: Option<(f64, u64)>,
-    /// Of the corpus.
+    /// A hash of the corpus.
     pub fingerprint: u64,
 }
 
-/// The key of the free text in the file's header.
+/// The key in the metadata of the safetensors file.
 const KEY: &str = "state";
 
-impl State {
-    /// Writes the state, the weights and the optimizer's memory.
+impl TrainingState {
+    /// Writes the state, the weights and the optimizer's moments.
     pub fn save(
         &self,
         path: &Path,
@@ -43,16 +43,16 @@ impl State {
                 tensors.insert(format!("second.{}", parameter.name), second);
             }
         }
-        let words = serde_json::to_string(self).expect("the state serializes");
-        write_tensors(path, tensors, HashMap::from([(KEY.to_owned(), words)]))
+        let json = serde_json::to_string(self).expect("the state serializes");
+        write_tensors(path, tensors, HashMap::from([(KEY.to_owned(), json)]))
     }
 
-    /// Opens what [`State::save`] wrote.
+    /// Opens what [`TrainingState::save`] wrote.
     pub fn open(path: &Path) -> Result<SavedState, TrainingError> {
-        let file = TensorFile::open(path).map_err(|error| unusable(path, error))?;
-        let words = file.metadata().get(KEY);
-        let words = words.ok_or_else(|| broken(path, "it holds no state".to_owned()))?;
-        let state = serde_json::from_str(words).map_err(|error| broken(path, error.to_string()))?;
+        let file = TensorFile::open(path).map_err(|error| state_error(path, error))?;
+        let json = file.metadata().get(KEY);
+        let json = json.ok_or_else(|| broken(path, "it holds no state".to_owned()))?;
+        let state = serde_json::from_str(json).map_err(|error| broken(path, error.to_string()))?;
         Ok(SavedState {
             path: path.to_owned(),
             file,
@@ -61,32 +61,32 @@ impl State {
     }
 }
 
-/// A state on disk whose tensors are still to be read.
+/// A saved state whose tensors are not read yet.
 #[derive(Debug)]
 pub struct SavedState {
     path: PathBuf,
     file: TensorFile,
-    /// The numbers that are no tensors.
-    pub state: State,
+    /// The state, tensors aside.
+    pub state: TrainingState,
 }
 
 impl SavedState {
-    /// Reads the weights into `model`, which must be of the same settings, and the optimizer's memory.
+    /// Loads the weights into `model`, which must have the same configuration, and the optimizer's moments.
     pub fn restore(
         self,
         model: Model,
         config: &AdamWConfig,
-    ) -> Result<(State, Model, AdamW), TrainingError> {
+    ) -> Result<(TrainingState, Model, AdamW), TrainingError> {
         let Self { path, file, state } = self;
         let read = |prefix: &str, name: &str, shape: &[usize]| {
-            let numbers = file
+            let values = file
                 .floats(&format!("{prefix}.{name}"))
-                .map_err(|error| unusable(&path, error))?;
-            if numbers.len() != shape.iter().product::<usize>() {
+                .map_err(|error| state_error(&path, error))?;
+            if values.len() != shape.iter().product::<usize>() {
                 let problem = format!("{prefix}.{name} has another size than the model's");
                 return Err(broken(&path, problem));
             }
-            Ok(TensorData::new(numbers, shape.to_vec()))
+            Ok(TensorData::new(values, shape.to_vec()))
         };
         let mut weights = HashMap::new();
         let mut moments = Vec::new();
@@ -102,7 +102,7 @@ impl SavedState {
                 None => None,
             });
         }
-        // The moments live where the gradients do: on the device without autodiff.
+        // Like gradients, the moments are on the device without autodiff.
         let device = model.device().inner();
         let optimizer = AdamW::restored(config, state.step, moments, &device);
         Ok((state, replace_parameters(model, weights), optimizer))
@@ -116,8 +116,8 @@ fn broken(path: &Path, problem: String) -> TrainingError {
     }
 }
 
-/// Whatever is wrong with the file, the advice is that for a state.
-fn unusable(path: &Path, error: CheckpointError) -> TrainingError {
+/// The error of a broken checkpoint advises what to do with a run.
+fn state_error(path: &Path, error: CheckpointError) -> TrainingError {
     match error {
         CheckpointError::Broken { problem, .. } => broken(path, problem),
         other => other.into(),

@@ -3,36 +3,37 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use attentive_model::checkpoint::{self, SpecialTokens, replace_file};
+use attentive_checkpoint::SpecialTokens;
+use attentive_checkpoint::{self as checkpoint, replace_file};
+use attentive_data::{held_out_windows, training_windows, unigram_entropy};
 use attentive_model::{Model, Purpose, Randomness};
-use attentive_text::{held_out_windows, training_windows, unigram_entropy};
 use burn::module::Module;
 use burn::tensor::Device;
 
 use crate::run_folder::MetricsFile;
 use crate::{
-    AdamW, Data, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, SavedState, Start,
-    State, TrainingError,
+    AdamW, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, SavedState, Start,
+    TrainingData, TrainingError, TrainingState,
 };
 
-/// A run: a model on its way through a recipe.
+/// A training run.
 pub struct Trainer {
     recipe: Recipe,
     folder: RunFolder,
-    data: Data,
+    data: TrainingData,
     device: Device,
-    /// There is one, but inside an update.
+    /// None only inside an update.
     model: Option<Model>,
     optimizer: AdamW,
-    state: State,
+    state: TrainingState,
     metrics: MetricsFile,
-    /// Held while the run lives, so that no second process trains in its folder.
+    /// Keeps other processes from training in the folder.
     _lock: File,
 }
 
-const BETWEEN_STEPS: &str = "there is a model between steps";
+const HAS_MODEL: &str = "there is a model between steps";
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Why the loop ended.
@@ -41,16 +42,16 @@ pub struct Summary {
     pub step: u64,
     /// The lowest held-out loss, and its step.
     pub best: Option<(f64, u64)>,
-    /// Steps done in this sitting.
-    pub sitting: u64,
-    /// The last held-out loss; none if there was no evaluation yet.
+    /// Steps of this session, without those before resuming.
+    pub session_steps: u64,
+    /// The last held-out loss, if there was an evaluation.
     pub held_out_loss: Option<f64>,
-    /// Entropy of the tokens taken one by one.
+    /// Unigram entropy of the held-out tokens, in nats.
     pub unigram_entropy: f64,
 }
 
 impl Trainer {
-    /// Starts a run in `folder`, or goes on where its last save left it.
+    /// Starts a run in `folder`, or resumes its last checkpoint.
     pub fn start(
         mut recipe: Recipe,
         folder: RunFolder,
@@ -58,7 +59,7 @@ impl Trainer {
         device: &Device,
     ) -> Result<Self, TrainingError> {
         folder.check(start)?;
-        // A run that is there is locked before it is read; a new folder is not made before all checks have passed.
+        // An existing run is locked before it is read; a new folder is created only after all checks.
         let lock = folder.holds_run().then(|| folder.lock()).transpose()?;
         let saved = match start {
             Start::Resume => saved_state(&folder, &recipe)?,
@@ -71,7 +72,7 @@ impl Trainer {
         let (state, model, optimizer) = match saved {
             Some(saved) => saved.restore(fresh, &recipe.optimizer)?,
             None => {
-                let state = State {
+                let state = TrainingState {
                     step: 0,
                     best: None,
                     fingerprint: data.fingerprint,
@@ -83,7 +84,7 @@ impl Trainer {
             Some(lock) => lock,
             None => {
                 let lock = folder.lock()?;
-                // Another process may have begun a run since the first look.
+                // Another process may have started a run since the first check.
                 folder.check(Start::New)?;
                 lock
             }
@@ -106,36 +107,36 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// The model as it is now, ready for use.
+    /// The current model, for inference.
     pub fn model(&self) -> Model {
         self.current().valid()
     }
 
     fn current(&self) -> &Model {
-        self.model.as_ref().expect(BETWEEN_STEPS)
+        self.model.as_ref().expect(HAS_MODEL)
     }
 
     /// The data of the run.
-    pub fn data(&self) -> &Data {
+    pub fn data(&self) -> &TrainingData {
         &self.data
     }
 
-    /// The recipe, with the vocabulary filled in.
+    /// The recipe, with the tokenizer's vocabulary filled in.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
 
-    /// Trains until all steps are done or `stop` is set, which ends the step under way and saves.
+    /// Trains until all steps are done, or until `stop` is set; the current step is then completed and saved.
     pub fn run(
         &mut self,
         listeners: &mut [&mut dyn Listener],
         stop: &AtomicBool,
     ) -> Result<Summary, TrainingError> {
-        let mut tell = |event: Event| listeners.iter_mut().for_each(|it| it.on(&event));
+        let mut emit = |event: Event| listeners.iter_mut().for_each(|it| it.on(&event));
         let steps = self.recipe.training.steps;
         let tokens = &self.data.tokens;
         let unigram_entropy = unigram_entropy(&tokens.held_out, self.recipe.model.vocabulary);
-        tell(Event::Started {
+        emit(Event::Started {
             step: self.state.step,
             steps,
             parameters: self.current().num_params(),
@@ -143,7 +144,7 @@ impl Trainer {
             held_out_tokens: tokens.held_out.len(),
             unigram_entropy,
         });
-        let before = self.state.step;
+        let first_step = self.state.step;
         let mut held_out_loss = self.last_held_out_loss()?;
         let mut outcome = Outcome::Finished;
         while self.state.step < steps {
@@ -151,72 +152,47 @@ impl Trainer {
                 outcome = Outcome::Interrupted;
                 break;
             }
-            tell(self.step()?);
+            emit(self.step()?);
             let step = self.state.step;
             if step == steps || step.is_multiple_of(self.recipe.training.evaluate_every) {
                 let (event, loss) = self.evaluate()?;
                 held_out_loss = Some(loss);
-                tell(event);
+                emit(event);
                 self.save()?;
-                tell(Event::Saved { step });
+                emit(Event::Saved { step });
             }
         }
         let step = self.state.step;
         if outcome == Outcome::Interrupted {
             self.save()?;
-            tell(Event::Saved { step });
+            emit(Event::Saved { step });
         }
-        tell(Event::Ended { step, outcome });
+        emit(Event::Ended { step, outcome });
         Ok(Summary {
             outcome,
             step,
-            sitting: step - before,
+            session_steps: step - first_step,
             best: self.state.best,
             held_out_loss,
             unigram_entropy,
         })
     }
 
-    /// One update. All that it draws is a function of the seed and the step.
+    /// One optimizer step. Its random numbers are a function of the seed and the step.
     fn step(&mut self) -> Result<Event, TrainingError> {
-        let recipe = &self.recipe;
-        let (step, passes) = (self.state.step, recipe.training.accumulation);
-        self.model = self.model.take().map(|model| model.redraw(step));
-        let mut sum: Option<Gradients> = None;
-        let mut loss = 0.0;
-        for pass in 0..passes as u64 {
-            let number = step * passes as u64 + pass;
-            let windows = training_windows(
-                &self.data.tokens.training,
-                recipe.seed,
-                number,
-                recipe.training.batch,
-                recipe.model.length,
-            );
-            let batch = recipe.objective.prepare(&windows, &self.device);
-            let mut randomness = Randomness::new(Purpose::Dropout, recipe.seed, number);
-            let value = recipe
-                .objective
-                .loss(self.current(), batch, &mut randomness);
-            let gradients = Gradients::of(&value, self.current());
-            loss += f64::from(value.into_scalar::<f32>()) / passes as f64;
-            sum = Some(match sum {
-                Some(sum) => sum.plus(gradients),
-                None => gradients,
-            });
-        }
+        let step = self.state.step;
+        self.model = self.model.take().map(|model| model.resample_features(step));
+        let (gradients, loss) = self.accumulate();
         self.require_finite("loss", loss)?;
-        let mut gradients = sum.expect("a step has at least one pass");
-        if passes > 1 {
-            gradients = gradients.scaled(1.0 / passes as f64);
-        }
+        let recipe = &self.recipe;
         let (gradients, gradient_norm) = gradients.clipped(recipe.optimizer.clip);
         self.require_finite("gradient norm", gradient_norm)?;
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;
-        let tokens = passes * recipe.training.batch * recipe.model.length;
-        // Taken out, so that nobody else holds the weights and they are updated in place.
-        let model = self.model.take().expect(BETWEEN_STEPS);
+        let batch = recipe.training.accumulation * recipe.training.batch;
+        let tokens = batch * recipe.model.length;
+        // Moved, so that the weights have one owner and are updated in place.
+        let model = self.model.take().expect(HAS_MODEL);
         self.model = Some(self.optimizer.update(model, gradients, factor));
         self.state.step += 1;
         let step = self.state.step;
@@ -235,7 +211,40 @@ impl Trainer {
         })
     }
 
-    /// Judges the model by the held-out tokens, and keeps it if it is the best so far.
+    /// The mean gradients and the mean loss of the step's micro-batches.
+    fn accumulate(&self) -> (Gradients, f64) {
+        let recipe = &self.recipe;
+        let count = recipe.training.accumulation as u64;
+        let (mut sum, mut loss) = (None, 0.0);
+        for micro_batch in 0..count {
+            let index = self.state.step * count + micro_batch;
+            let windows = training_windows(
+                &self.data.tokens.training,
+                recipe.seed,
+                index,
+                recipe.training.batch,
+                recipe.model.length,
+            );
+            let batch = recipe.objective.prepare(&windows, &self.device);
+            let mut randomness = Randomness::new(Purpose::Dropout, recipe.seed, index);
+            let value = recipe
+                .objective
+                .loss(self.current(), batch, &mut randomness);
+            let gradients = Gradients::backward(&value, self.current());
+            loss += f64::from(value.into_scalar::<f32>()) / count as f64;
+            sum = Some(match sum {
+                Some(sum) => Gradients::plus(sum, gradients),
+                None => gradients,
+            });
+        }
+        let sum: Gradients = sum.expect("accumulation is at least one");
+        match count {
+            1 => (sum, loss),
+            _ => (sum.scaled(1.0 / count as f64), loss),
+        }
+    }
+
+    /// Evaluates the model on the held-out tokens, and saves it if it is the best so far.
     fn evaluate(&mut self) -> Result<(Event, f64), TrainingError> {
         let held_out_loss = self.held_out_loss();
         self.require_finite("held-out loss", held_out_loss)?;
@@ -257,19 +266,19 @@ impl Trainer {
         Ok((event, held_out_loss))
     }
 
-    /// Ends the run before a number that is none reaches the weights, the metrics or a save.
-    fn require_finite(&self, number: &'static str, value: f64) -> Result<(), TrainingError> {
+    /// An error before a value that is not finite reaches the weights, the metrics or a checkpoint.
+    fn require_finite(&self, quantity: &'static str, value: f64) -> Result<(), TrainingError> {
         if value.is_finite() {
             return Ok(());
         }
         Err(TrainingError::Diverged {
-            number,
+            quantity,
             step: self.state.step,
             saved: self.folder.state_path().exists(),
         })
     }
 
-    /// The last held-out loss of earlier sittings.
+    /// The last held-out loss of earlier sessions.
     fn last_held_out_loss(&self) -> Result<Option<f64>, TrainingError> {
         let metrics = self.folder.metrics()?;
         Ok(metrics.iter().rev().find_map(|metric| match metric {
@@ -297,7 +306,7 @@ impl Trainer {
         sum / windows.len() as f64
     }
 
-    /// Saves the model for use and the state for resuming. The state comes last: what it says is then on disk.
+    /// Saves the model and the state for resuming. The state comes last, so that what it refers to is on disk.
     fn save(&mut self) -> Result<(), TrainingError> {
         self.metrics.flush()?;
         checkpoint::save_weights(self.folder.path(), self.current())?;
@@ -306,12 +315,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes the files of a model folder that do not change while training.
+    /// Writes the files of a model folder that do not change during training.
     fn save_folder(&self, folder: &std::path::Path) -> Result<(), TrainingError> {
         let end = self.data.tokenizer.end_of_text();
         let special = SpecialTokens {
-            beginning: end,
-            end: end.into_iter().collect(),
+            bos: end,
+            eos: end.into_iter().collect(),
             ..SpecialTokens::default()
         };
         checkpoint::save_config(folder, &self.recipe.model, &special)?;
@@ -321,12 +330,12 @@ impl Trainer {
     }
 }
 
-/// What is saved of the run to be resumed, if `recipe` can go on with it.
+/// The saved state of the run to resume, if `recipe` is compatible with it.
 fn saved_state(folder: &RunFolder, recipe: &Recipe) -> Result<Option<SavedState>, TrainingError> {
-    let Some(held) = folder.recipe()? else {
+    let Some(previous) = folder.recipe()? else {
         return Ok(None);
     };
-    folder.check_unchanged(&held, recipe)?;
+    folder.check_unchanged(&previous, recipe)?;
     let saved = folder.saved_state()?;
     match &saved {
         Some(SavedState { state, .. }) if state.step > recipe.training.steps => {
@@ -339,28 +348,28 @@ fn saved_state(folder: &RunFolder, recipe: &Recipe) -> Result<Option<SavedState>
     }
 }
 
-/// The data, which must be what was learned from so far.
+/// The data, which must be the same as before for a resumed run.
 fn prepare_data(
     recipe: &Recipe,
     folder: &RunFolder,
     saved: Option<&SavedState>,
-) -> Result<Data, TrainingError> {
+) -> Result<TrainingData, TrainingError> {
     let corpus = recipe.data.corpus(recipe.seed)?;
     let Some(saved) = saved else {
-        // Whatever tokenizer a run without a save has, nothing was learned with it.
-        return Ok(Data::prepare(recipe, &corpus, None)?);
+        // Without a checkpoint, nothing depends on the tokenizer that the run may have.
+        return Ok(TrainingData::prepare(recipe, &corpus, None)?);
     };
-    // Before the text is encoded: a tokenizer of characters would stumble over new ones and hide the reason.
+    // Checked before tokenizing: an unknown character in changed text would hide the reason.
     if saved.state.fingerprint != corpus.fingerprint() {
         return Err(TrainingError::OtherData {
             folder: folder.path().to_owned(),
         });
     }
-    Ok(Data::prepare(recipe, &corpus, folder.tokenizer()?)?)
+    Ok(TrainingData::prepare(recipe, &corpus, folder.tokenizer()?)?)
 }
 
-/// Checks what can only be checked with the tokenizer at hand, and fills in the vocabulary.
-fn fit_to_tokenizer(recipe: &mut Recipe, data: &Data) -> Result<(), TrainingError> {
+/// Checks the recipe against the tokenizer, and fills in the vocabulary.
+fn fit_to_tokenizer(recipe: &mut Recipe, data: &TrainingData) -> Result<(), TrainingError> {
     let tokens = data.tokenizer.vocabulary();
     let vocabulary = &mut recipe.model.vocabulary;
     if *vocabulary == 0 {
@@ -373,7 +382,7 @@ fn fit_to_tokenizer(recipe: &mut Recipe, data: &Data) -> Result<(), TrainingErro
         });
     }
     recipe.check_size()?;
-    // A prompt with characters that the text lacks is no error: the sample then starts otherwise.
+    // A prompt with unknown characters is not an error: the sample then starts with the held-out text.
     let prompt = data.tokenizer.encode(&recipe.sample.prompt);
     match prompt.map(|ids| ids.len()) {
         Ok(tokens) if tokens > recipe.model.length => Err(TrainingError::LongPrompt {

@@ -1,9 +1,10 @@
-//! Several passes whose gradients are averaged are one large batch.
+//! Gradient accumulation is equivalent to one large batch.
 
 use std::path::PathBuf;
 
-use attentive_model::checkpoint;
+use attentive_checkpoint as checkpoint;
 use attentive_model::{Purpose, Randomness};
+use attentive_testing::{Scale, VALUES, assert_near, ulps};
 use attentive_training::{Gradients, ObjectiveConfig};
 use burn::tensor::Device;
 
@@ -19,16 +20,17 @@ fn accumulated_passes_equal_one_large_batch() {
         let batch = objective.prepare(windows, &device);
         let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
         let loss = objective.loss(&model, batch, &mut randomness);
-        let gradients = Gradients::of(&loss, &model);
+        let gradients = Gradients::backward(&loss, &model);
         (loss.into_scalar::<f32>(), gradients)
     };
     let (loss, whole) = pass(&windows);
     let (first_loss, first) = pass(&windows[..2]);
     let (second_loss, second) = pass(&windows[2..]);
-    assert!(((first_loss + second_loss) / 2.0 - loss).abs() < 1e-5);
+    let mean = (first_loss + second_loss) / 2.0;
+    assert_near("loss", mean, loss, Scale::Largest, ulps(16));
     let norm = whole.norm();
-    let gap = whole
+    let difference = whole
         .plus(first.plus(second).scaled(0.5).scaled(-1.0))
         .norm();
-    assert!(gap < 1e-5 * norm, "{gap} of {norm}");
+    assert_near("gradients", difference, 0.0, Scale::Of(norm), VALUES);
 }

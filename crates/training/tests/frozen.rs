@@ -1,34 +1,35 @@
-//! Parameters that are never trained, in a model that is: the rotations of attention by hashing, and the random features of
-//! Performer, which are drawn anew from time to time.
+//! Frozen parameters in a model that is trained: the rotations of LSH attention, and the random features of Performer, which
+//! are resampled from time to time.
 
 use std::collections::HashMap;
 
-use attentive_model::checkpoint::{self, SpecialTokens, model_tensors};
+use attentive_checkpoint::SpecialTokens;
+use attentive_checkpoint::{self as checkpoint, model_tensors};
 use attentive_model::{Model, ModelConfig, Purpose, Randomness, parameters};
-use attentive_training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig, State};
+use attentive_training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig, TrainingState};
 use burn::module::Module;
 use burn::tensor::{Device, TensorData};
 
 const ROTATIONS: &str = "stack.blocks.0.attention.body.rotations";
 
 fn config() -> ModelConfig {
-    let words = r#"{ "vocabulary": 23, "length": 12, "width": 16, "positions": { "kind": "learned" },
+    let json = r#"{ "vocabulary": 23, "length": 12, "width": 16, "positions": { "kind": "learned" },
         "blocks": [{ "norm": { "kind": "layer" },
-            "attention": { "kind": "reformer", "heads": 2, "buckets": 4, "rounds": 2, "chunk": 4, "seed": 7 },
+            "attention": { "kind": "reformer", "heads": 2, "buckets": 4, "hashes": 2, "chunk": 4, "seed": 7 },
             "feed_forward": { "kind": "plain", "hidden_width": 24 } }] }"#;
-    serde_json::from_str(words).unwrap()
+    serde_json::from_str(json).unwrap()
 }
 
 fn optimizer_config() -> AdamWConfig {
     serde_json::from_str(r#"{ "learning_rate": 0.01, "decay": 0.5 }"#).unwrap()
 }
 
-fn numbers(model: &Model, name: &str) -> Vec<f32> {
+fn values(model: &Model, name: &str) -> Vec<f32> {
     let data: TensorData = model_tensors(model).remove(name).unwrap();
     data.try_to_vec().unwrap()
 }
 
-/// One step on a fixed batch; gives the model, its loss before, and the names of what has a gradient.
+/// One step on a fixed batch; returns the model, its loss before the step, and the names of the parameters with a gradient.
 fn step(model: Model, optimizer: &mut AdamW) -> (Model, f32, Vec<String>) {
     let ids: Vec<u32> = (0..2 * 13).map(|i| i * i % 23).collect();
     let windows: Vec<&[u32]> = ids.chunks(13).collect();
@@ -36,23 +37,23 @@ fn step(model: Model, optimizer: &mut AdamW) -> (Model, f32, Vec<String>) {
     let batch = objective.prepare(&windows, &model.device());
     let mut randomness = Randomness::new(Purpose::Dropout, 0, 0);
     let loss = objective.loss(&model, batch, &mut randomness);
-    let gradients = Gradients::of(&loss, &model);
+    let gradients = Gradients::backward(&loss, &model);
     let (parts, _) = gradients.clone().into_parts();
     let names = parameters(&model).into_iter().zip(parts);
-    let learns = names.filter(|(_, part)| part.is_some());
-    let learns = learns.map(|(parameter, _)| parameter.name).collect();
+    let trainable = names.filter(|(_, part)| part.is_some());
+    let trainable = trainable.map(|(parameter, _)| parameter.name).collect();
     let model = optimizer.update(model, gradients, 1.0);
-    (model, loss.into_scalar::<f32>(), learns)
+    (model, loss.into_scalar::<f32>(), trainable)
 }
 
-/// Trains for some steps; all but the rotations must move, and the loss must fall.
+/// Trains for some steps; all but the rotations must change, and the loss must fall.
 fn train(mut model: Model, optimizer: &mut AdamW) -> Model {
     let before: HashMap<String, TensorData> = model_tensors(&model).into_iter().collect();
     let mut losses = Vec::new();
     for _ in 0..20 {
-        let (next, loss, learns) = step(model, optimizer);
-        assert!(!learns.iter().any(|name| name == ROTATIONS));
-        assert_eq!(learns.len(), before.len() - 1);
+        let (next, loss, trainable) = step(model, optimizer);
+        assert!(!trainable.iter().any(|name| name == ROTATIONS));
+        assert_eq!(trainable.len(), before.len() - 1);
         model = next;
         losses.push(loss);
     }
@@ -71,7 +72,7 @@ fn a_model_with_frozen_parameters_trains_and_leaves_them_as_they_are() {
 }
 
 #[test]
-fn frozen_parameters_stay_frozen_when_the_model_is_put_to_use_and_back() {
+fn frozen_parameters_stay_frozen_between_training_and_inference() {
     let model = Model::new(&config(), 3, &Device::flex()).unwrap();
     let model = train(model.train(), &mut AdamW::new(&optimizer_config()));
     train(model.valid().train(), &mut AdamW::new(&optimizer_config()));
@@ -85,65 +86,65 @@ fn frozen_parameters_are_saved_and_stay_frozen_when_loaded() {
     other_seed["blocks"][0]["attention"]["seed"] = 8.into();
     let other: ModelConfig = serde_json::from_value(other_seed).unwrap();
     let model = Model::new(&config(), 3, &device).unwrap();
-    let rotations = numbers(&model, ROTATIONS);
+    let rotations = values(&model, ROTATIONS);
     assert_ne!(
         rotations,
-        numbers(&Model::new(&other, 3, &device).unwrap(), ROTATIONS)
+        values(&Model::new(&other, 3, &device).unwrap(), ROTATIONS)
     );
     assert_eq!(
         rotations,
-        numbers(&Model::new(&config(), 4, &device).unwrap(), ROTATIONS)
+        values(&Model::new(&config(), 4, &device).unwrap(), ROTATIONS)
     );
 
     checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
     let (loaded, _) = checkpoint::load(folder.path(), &device).unwrap();
-    assert_eq!(rotations, numbers(&loaded, ROTATIONS));
+    assert_eq!(rotations, values(&loaded, ROTATIONS));
     let mut optimizer = AdamW::new(&optimizer_config());
     let trained = train(loaded, &mut optimizer);
 
-    let state = State {
+    let state = TrainingState {
         step: 20,
         best: None,
         fingerprint: 1,
     };
     let path = folder.path().join("last.safetensors");
     state.save(&path, &trained, &optimizer).unwrap();
-    let saved = State::open(&path).unwrap();
+    let saved = TrainingState::open(&path).unwrap();
     // Rotations of another seed are replaced by those of the file.
     let fresh = Model::new(&other, 3, &device).unwrap();
     let (_, restored, mut restored_optimizer) = saved.restore(fresh, &optimizer_config()).unwrap();
-    assert_eq!(rotations, numbers(&restored, ROTATIONS));
+    assert_eq!(rotations, values(&restored, ROTATIONS));
     let (next, loss, _) = step(trained, &mut optimizer);
     let (resumed, resumed_loss, _) = step(restored, &mut restored_optimizer);
     assert_eq!(loss, resumed_loss);
     assert_eq!(model_tensors(&next), model_tensors(&resumed));
 }
 
-/// Features change at the steps that the settings say, are a function of the step, and stay out of training.
+/// Features are resampled at the configured steps, are a function of the step, and have no gradient.
 #[test]
-fn features_are_drawn_anew_when_it_is_time() {
+fn features_are_resampled_when_due() {
     const FEATURES: &str = "stack.blocks.0.attention.body.pattern.features";
     let mut config = config();
-    let words = r#"{ "kind": "performer", "heads": 2, "features": 12, "redraw_every": 3 }"#;
-    config.blocks[0].attention = serde_json::from_str(words).unwrap();
+    let json = r#"{ "kind": "performer", "heads": 2, "features": 12, "resample_every": 3 }"#;
+    config.blocks[0].attention = serde_json::from_str(json).unwrap();
     let device = Device::flex().autodiff();
     let new = || Model::new(&config, 1, &device).unwrap();
     let mut optimizer = AdamW::new(&optimizer_config());
     let mut model = new();
     let mut seen = Vec::new();
     for number in 0..7 {
-        model = model.redraw(number);
-        seen.push(numbers(&model, FEATURES));
-        let (next, _, learns) = step(model, &mut optimizer);
-        assert!(!learns.iter().any(|name| name == FEATURES));
+        model = model.resample_features(number);
+        seen.push(values(&model, FEATURES));
+        let (next, _, trainable) = step(model, &mut optimizer);
+        assert!(!trainable.iter().any(|name| name == FEATURES));
         model = next;
     }
     let changes: Vec<bool> = seen.windows(2).map(|pair| pair[0] != pair[1]).collect();
     assert_eq!(changes, [false, false, true, false, false, true]);
-    assert_eq!(seen[0], numbers(&new(), FEATURES));
+    assert_eq!(seen[0], values(&new(), FEATURES));
     assert_eq!(
         seen[6],
-        numbers(&new().redraw(6), FEATURES),
-        "a resumed run draws the same"
+        values(&new().resample_features(6), FEATURES),
+        "a resumed run samples the same"
     );
 }

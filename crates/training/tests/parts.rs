@@ -1,9 +1,10 @@
-//! Every part of a model trains from one changed line of a recipe, goes on after an interruption in the same bits, and mistakes
-//! in such lines are told in a sentence.
+//! Every part of a model trains from one changed line of a recipe and resumes bit for bit after an interruption, and mistakes
+//! in such lines are reported in a sentence.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attentive_model::{Initializer, Linear};
+use attentive_testing::{Scale, assert_near};
 use attentive_training::{
     AdamW, AdamWConfig, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, Start,
     Trainer,
@@ -52,7 +53,7 @@ const LINES: [&str; 18] = [
     EXPERTS,
 ];
 
-/// So many experts that some are chosen by no token of a step.
+/// So many experts that some get no token in a step.
 const EXPERTS: &str = r#"model.blocks.0.feed_forward={ kind = "experts", experts = 48, active = 1, hidden_width = 4 }"#;
 
 fn recipe(change: &str) -> Recipe {
@@ -83,7 +84,7 @@ fn one_line_changes_a_part_and_the_model_trains() {
             })
             .collect();
         assert!(losses[5] < losses[0] - 0.2, "{change}: {losses:?}");
-        // A recipe that was written down means the same.
+        // A recipe survives serialization.
         let text = recipe(change).to_text();
         assert_eq!(Recipe::parse(&text, &[]).unwrap(), recipe(change));
     }
@@ -107,18 +108,18 @@ fn an_interrupted_run_of_experts_ends_in_the_same_bits() {
 }
 
 #[test]
-fn an_interrupted_run_that_draws_features_anew_ends_in_the_same_bits() {
-    // Every second step, so that both halves draw.
-    let drawn_anew = check_interrupted(
-        r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8, redraw_every = 2 }"#,
+fn an_interrupted_run_that_resamples_features_ends_in_the_same_bits() {
+    // Every second step, so that both halves resample.
+    let resampled = check_interrupted(
+        r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8, resample_every = 2 }"#,
     );
-    let drawn_once = check_interrupted(
+    let sampled_once = check_interrupted(
         r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8 }"#,
     );
-    assert!(drawn_anew != drawn_once, "nothing was drawn anew");
+    assert!(resampled != sampled_once, "nothing was resampled");
 }
 
-/// Interrupts a run and resumes it; gives the state in which it ends, as a run without interruption does.
+/// Checks that an interrupted and resumed run ends in the state of an uninterrupted one, and returns it.
 fn check_interrupted(change: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let state = |name: &str| {
@@ -143,9 +144,9 @@ fn check_interrupted(change: &str) -> Vec<u8> {
     state("whole")
 }
 
-/// As if the gradient were zero: the memory fades, and the weights go on by it and decay.
+/// As if the gradient were zero: the moments decay, and the weights are still updated by them and by weight decay.
 #[test]
-fn a_parameter_without_a_gradient_fades() {
+fn the_moments_of_a_parameter_without_a_gradient_decay() {
     let device = Device::flex().autodiff();
     let config = AdamWConfig {
         learning_rate: 0.1,
@@ -158,28 +159,28 @@ fn a_parameter_without_a_gradient_fades() {
     let after = |with_zeros: bool| {
         let mut model = Linear::new(3, 2, true, 0.3, &mut Initializer::new(1, &device));
         let mut optimizer = AdamW::new(&config);
-        let mut memory = Vec::new();
+        let mut moments = Vec::new();
         for step in 0..2 {
-            let (weight, bias) = model.operands();
+            let (weight, bias) = model.parameters();
             let (weight, bias) = (weight.sum(), bias.unwrap().sum());
             let loss = match (step, with_zeros) {
                 (0, _) => weight + bias,
                 (_, true) => weight * 0.0 + bias,
                 (_, false) => bias,
             };
-            let (gradients, _) = Gradients::of(&loss, &model).clipped(1.0);
+            let (gradients, _) = Gradients::backward(&loss, &model).clipped(1.0);
             model = optimizer.update(model, gradients, 1.0);
             let first = optimizer.moments()[0].clone().unwrap().first;
-            memory.push(first.try_to_vec::<f32>().unwrap()[0]);
+            moments.push(first.try_to_vec::<f32>().unwrap()[0]);
         }
-        assert!((memory[1] / memory[0] - 0.9).abs() < 1e-6, "{memory:?}");
-        model.operands().0.into_data()
+        assert_near("moment", moments[1] / moments[0], 0.9f32, Scale::One, 1e-6);
+        model.parameters().0.into_data()
     };
     assert_eq!(after(false), after(true));
 }
 
 #[test]
-fn mistakes_are_told_in_a_sentence() {
+fn mistakes_are_reported_in_a_sentence() {
     let errors: Vec<String> = [
         r#"model.positions={ kind = "relative" }"#,
         r#"model.positions={ kind = "alibi", slope = 2 }"#,
@@ -187,7 +188,7 @@ fn mistakes_are_told_in_a_sentence() {
         r#"model.positions={ kind = "rotary", scaling = { kind = "ntk", factor = 2 } }"#,
         r#"model.positions={ kind = "rotary", scaling = { kind = "linear", factor = 0 } }"#,
         r#"model.positions={ kind = "t5_buckets", direction = "backward" }"#,
-        r#"model.positions={ kind = "t5_buckets", furthest_distance = 3 }"#,
+        r#"model.positions={ kind = "t5_buckets", max_distance = 3 }"#,
         "model.blocks.0.placement=twice",
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, hidden_width = 12 }"#,
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 5, hidden_width = 12 }"#,

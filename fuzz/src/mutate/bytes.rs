@@ -1,11 +1,11 @@
-//! Changes of bytes: cuts, flipped bits, parts put elsewhere, and numbers at the ends of their ranges.
+//! Byte mutations: truncation, bit flips, splices, and extreme numbers.
 
-use super::Draw;
+use super::Rng;
 
-/// Far more than any input; changes that would go beyond it are left out.
-const LONGEST: usize = 1 << 20;
+/// The size limit of mutated inputs.
+const MAX_BYTES: usize = 1 << 20;
 
-/// What sizes and offsets are checked against, off by one on both sides.
+/// Boundary values of sizes and offsets.
 const EXTREMES: [u64; 16] = [
     0,
     1,
@@ -25,8 +25,8 @@ const EXTREMES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// Numbers as texts.
-const WORDS: [&str; 12] = [
+/// Extreme numbers as text.
+const NUMERALS: [&str; 12] = [
     "0",
     "-1",
     "1",
@@ -41,30 +41,30 @@ const WORDS: [&str; 12] = [
     "",
 ];
 
-pub(super) fn changed(mut input: Vec<u8>, draw: &mut Draw) -> Vec<u8> {
-    let at = draw.below(input.len());
-    match draw.below(8) {
+pub(super) fn changed(mut input: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
+    let at = rng.below(input.len());
+    match rng.below(8) {
         0 => input.truncate(at),
-        1 if !input.is_empty() => input[at] ^= 1 << draw.below(8),
-        2 if !input.is_empty() => input[at] = draw.next() as u8,
-        3 => splice(&mut input, draw),
+        1 if !input.is_empty() => input[at] ^= 1 << rng.below(8),
+        2 if !input.is_empty() => input[at] = rng.next() as u8,
+        3 => splice(&mut input, rng),
         4 => {
-            let end = (at + 1 + draw.below(16)).min(input.len());
+            let end = (at + 1 + rng.below(16)).min(input.len());
             input.drain(at.min(end)..end);
         }
-        // Most numbers of files lie near their beginnings.
-        5 => number(&mut input, draw.below(at + 1), draw),
-        6 => number(&mut input, at, draw),
-        _ => word(&mut input, draw),
+        // Most numbers of a file are near its start.
+        5 => overwrite_number(&mut input, rng.below(at + 1), rng),
+        6 => overwrite_number(&mut input, at, rng),
+        _ => replace_numeral(&mut input, rng),
     }
     input
 }
 
-pub(super) fn changed_text(mut input: Vec<u8>, draw: &mut Draw) -> Vec<u8> {
+pub(super) fn changed_text(mut input: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = input.split_inclusive(|byte| *byte == b'\n').collect();
-    let (one, other) = (draw.below(lines.len()), draw.below(lines.len()));
-    match draw.below(6) {
-        0 => word(&mut input, draw),
+    let (one, other) = (rng.below(lines.len()), rng.below(lines.len()));
+    match rng.below(6) {
+        0 => replace_numeral(&mut input, rng),
         1 if !lines.is_empty() => {
             lines.remove(one);
             input = lines.concat();
@@ -78,40 +78,40 @@ pub(super) fn changed_text(mut input: Vec<u8>, draw: &mut Draw) -> Vec<u8> {
             input = lines.concat();
         }
         4 => {
-            let odd = *draw.one_of(&["\0", "\u{feff}", "\u{202e}", "\r", "\u{1F600}", "\t"]);
-            let at = draw.below(input.len() + 1);
+            let odd = *rng.choose(&["\0", "\u{feff}", "\u{202e}", "\r", "\u{1F600}", "\t"]);
+            let at = rng.below(input.len() + 1);
             input.splice(at..at, odd.bytes());
         }
-        _ => return changed(input, draw),
+        _ => return changed(input, rng),
     }
     input
 }
 
-/// Puts a copy of some bytes elsewhere, over what is there or between.
-fn splice(input: &mut Vec<u8>, draw: &mut Draw) {
-    let from = draw.below(input.len());
-    let end = (from + 1 + draw.below(64)).min(input.len());
+/// Copies a range elsewhere, overwriting or inserting.
+fn splice(input: &mut Vec<u8>, rng: &mut Rng) {
+    let from = rng.below(input.len());
+    let end = (from + 1 + rng.below(64)).min(input.len());
     let part = input[from..end].to_vec();
-    let at = draw.below(input.len());
-    let over = if draw.below(2) == 0 { part.len() } else { 0 };
+    let at = rng.below(input.len());
+    let over = if rng.below(2) == 0 { part.len() } else { 0 };
     let behind = (at + over).min(input.len());
-    if input.len() + part.len() < LONGEST {
+    if input.len() + part.len() < MAX_BYTES {
         input.splice(at..behind, part);
     }
 }
 
-/// Writes an extreme number over one, two, four or eight bytes.
-fn number(input: &mut [u8], at: usize, draw: &mut Draw) {
-    let number = draw.one_of(&EXTREMES).to_le_bytes();
-    let size = *draw.one_of(&[1, 2, 4, 8]);
+/// Overwrites one, two, four or eight bytes by an extreme number.
+fn overwrite_number(input: &mut [u8], at: usize, rng: &mut Rng) {
+    let number = rng.choose(&EXTREMES).to_le_bytes();
+    let size = *rng.choose(&[1, 2, 4, 8]);
     if let Some(place) = input.get_mut(at..at + size) {
         place.copy_from_slice(&number[..size]);
     }
 }
 
-/// Puts an extreme in place of a run of digits.
-fn word(input: &mut Vec<u8>, draw: &mut Draw) {
-    let start = draw.below(input.len());
+/// Replaces a run of digits by an extreme number.
+fn replace_numeral(input: &mut Vec<u8>, rng: &mut Rng) {
+    let start = rng.below(input.len());
     let Some(first) = input[start..].iter().position(u8::is_ascii_digit) else {
         return;
     };
@@ -120,5 +120,5 @@ fn word(input: &mut Vec<u8>, draw: &mut Draw) {
         .iter()
         .take_while(|byte| byte.is_ascii_digit());
     let end = first + digits.count();
-    input.splice(first..end, draw.one_of(&WORDS).bytes());
+    input.splice(first..end, rng.choose(&NUMERALS).bytes());
 }

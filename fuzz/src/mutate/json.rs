@@ -1,47 +1,47 @@
-//! Changes of JSON values that leave it JSON: other numbers, other types, missing and foreign keys, deep nesting.
+//! JSON mutations that keep it valid: other numbers, other types, missing and unknown keys, deep nesting.
 
 use serde_json::{Value, json};
 
-use super::Draw;
+use super::Rng;
 
-/// Changes one value of the tree.
-pub(super) fn change(tree: &mut Value, draw: &mut Draw) {
+/// Mutates one value of the tree.
+pub(super) fn change(tree: &mut Value, rng: &mut Rng) {
     let count = count(tree);
-    // The whole is the least interesting value.
-    let number = 1 + draw.below(count.saturating_sub(1));
-    let other = nth(tree, draw.below(count)).clone();
+    // The root is the least interesting value.
+    let number = 1 + rng.below(count.saturating_sub(1));
+    let other = nth(tree, rng.below(count)).clone();
     let value = nth_mut(tree, number.min(count - 1));
-    match draw.below(10) {
-        0..=4 => *value = extreme(value, draw),
-        5 => *value = odd(draw),
-        // A value from elsewhere, unless it would grow without end.
+    match rng.below(10) {
+        0..=4 => *value = extreme(value, rng),
+        5 => *value = odd(rng),
+        // A value from elsewhere, unless it is large.
         6 if self::count(&other) < 50 => *value = other,
-        _ => change_members(value, draw),
+        _ => change_members(value, rng),
     }
 }
 
-/// A value of the same type that is at an end of its range.
-fn extreme(value: &Value, draw: &mut Draw) -> Value {
+/// An extreme value of the same type.
+fn extreme(value: &Value, rng: &mut Rng) -> Value {
     match value {
-        Value::Number(_) => number(draw),
+        Value::Number(_) => number(rng),
         Value::Bool(set) => json!(!set),
-        Value::String(text) => match draw.below(4) {
+        Value::String(text) => match rng.below(4) {
             0 => json!(""),
             1 => json!("x".repeat(1000)),
             2 => json!(format!("{text}\n\u{0}\u{202e}")),
             _ => json!(text.to_uppercase()),
         },
-        Value::Array(values) => match draw.below(3) {
+        Value::Array(values) => match rng.below(3) {
             0 => json!([]),
             1 => Value::Array(values.iter().cycle().take(100).cloned().collect()),
             _ => Value::Array(values.iter().rev().cloned().collect()),
         },
         Value::Object(_) => json!({}),
-        Value::Null => odd(draw),
+        Value::Null => odd(rng),
     }
 }
 
-fn number(draw: &mut Draw) -> Value {
+fn number(rng: &mut Rng) -> Value {
     let whole: [i64; 12] = [
         0,
         -1,
@@ -56,16 +56,16 @@ fn number(draw: &mut Draw) -> Value {
         i64::MAX,
         i64::MIN,
     ];
-    match draw.below(4) {
-        0 => json!(*draw.one_of(&[0.5, -0.0, 1e308, -1e308, 1e-320, 1.5])),
-        1 => json!(*draw.one_of(&[u64::MAX, u64::MAX - 1, 1 << 63])),
-        _ => json!(*draw.one_of(&whole)),
+    match rng.below(4) {
+        0 => json!(*rng.choose(&[0.5, -0.0, 1e308, -1e308, 1e-320, 1.5])),
+        1 => json!(*rng.choose(&[u64::MAX, u64::MAX - 1, 1 << 63])),
+        _ => json!(*rng.choose(&whole)),
     }
 }
 
 /// A value of any type.
-fn odd(draw: &mut Draw) -> Value {
-    match draw.below(8) {
+fn odd(rng: &mut Rng) -> Value {
+    match rng.below(8) {
         0 => Value::Null,
         1 => json!(true),
         2 => json!("text"),
@@ -73,7 +73,7 @@ fn odd(draw: &mut Draw) -> Value {
         4 => json!({ "a": 1 }),
         5 => nested(100, |inner| json!([inner])),
         6 => nested(100, |inner| json!({ "a": inner })),
-        _ => number(draw),
+        _ => number(rng),
     }
 }
 
@@ -81,28 +81,28 @@ fn nested(depth: usize, wrap: impl Fn(Value) -> Value) -> Value {
     (0..depth).fold(json!(0), |inner, _| wrap(inner))
 }
 
-/// Takes a member away, or adds one that nobody asked for.
-fn change_members(value: &mut Value, draw: &mut Draw) {
+/// Removes, renames or duplicates a member.
+fn change_members(value: &mut Value, rng: &mut Rng) {
     match value {
         Value::Object(members) if !members.is_empty() => {
             let names: Vec<String> = members.keys().cloned().collect();
-            let taken = members.remove(draw.one_of(&names).as_str());
-            if draw.below(2) == 0 {
-                members.insert(draw.one_of(&names).clone(), taken.unwrap_or_default());
+            let taken = members.remove(rng.choose(&names).as_str());
+            if rng.below(2) == 0 {
+                members.insert(rng.choose(&names).clone(), taken.unwrap_or_default());
             }
         }
         Value::Array(values) if !values.is_empty() => {
-            let at = draw.below(values.len());
-            match draw.below(2) {
+            let at = rng.below(values.len());
+            match rng.below(2) {
                 0 => drop(values.remove(at)),
                 _ => values.push(values[at].clone()),
             }
         }
-        other => *other = odd(draw),
+        other => *other = odd(rng),
     }
 }
 
-/// How many values there are, the whole among them.
+/// The number of values in a tree, including the root.
 fn count(value: &Value) -> usize {
     1 + children(value).map(count).sum::<usize>()
 }
@@ -115,7 +115,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// The value of a number, counted from the whole down, each before its parts.
+/// The value at a pre-order index.
 fn nth(value: &Value, mut number: usize) -> &Value {
     if number == 0 {
         return value;

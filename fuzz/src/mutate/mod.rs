@@ -1,4 +1,4 @@
-//! Changes of good inputs: a function of the input and a seed, so that what a test found is found again.
+//! Mutations of inputs, deterministic in a seed, so that failures are reproducible.
 
 mod bytes;
 mod json;
@@ -7,66 +7,66 @@ use serde_json::Value;
 
 use crate::Files;
 
-/// How inputs are made.
+/// The structure of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Numbers and lengths among other bytes.
+    /// Binary.
     Bytes,
     /// Lines of text.
     Text,
-    /// A length, so many bytes of JSON, and other bytes.
+    /// A length, JSON of that length, and data.
     Safetensors,
-    /// Several files, JSON among them.
+    /// Several files, see [`Files`].
     Files,
-    /// A recipe.
+    /// A recipe in TOML.
     Toml,
 }
 
-/// The input with a few changes. The same seed makes the same changes.
+/// The input with a few mutations, determined by the seed.
 pub fn mutated(form: Form, input: &[u8], seed: u64) -> Vec<u8> {
-    let mut draw = Draw(seed);
-    let changes = 1 + draw.below(3);
+    let mut rng = Rng(seed);
+    let changes = 1 + rng.below(3);
     let mut input = input.to_owned();
     for _ in 0..changes {
-        input = changed(form, input, &mut draw);
+        input = changed(form, input, &mut rng);
     }
     input
 }
 
-fn changed(form: Form, input: Vec<u8>, draw: &mut Draw) -> Vec<u8> {
-    // A quarter of the changes know nothing of the form.
-    if draw.below(4) == 0 {
-        return bytes::changed(input, draw);
+fn changed(form: Form, input: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
+    // A quarter of the mutations ignore the structure.
+    if rng.below(4) == 0 {
+        return bytes::changed(input, rng);
     }
     match form {
-        Form::Bytes => bytes::changed(input, draw),
-        Form::Text => bytes::changed_text(input, draw),
-        Form::Safetensors => safetensors(&input, draw).unwrap_or(input),
-        Form::Files => files(&input, draw),
-        Form::Toml => toml(&input, draw).unwrap_or_else(|| bytes::changed_text(input, draw)),
+        Form::Bytes => bytes::changed(input, rng),
+        Form::Text => bytes::changed_text(input, rng),
+        Form::Safetensors => safetensors(&input, rng).unwrap_or(input),
+        Form::Files => files(&input, rng),
+        Form::Toml => toml(&input, rng).unwrap_or_else(|| bytes::changed_text(input, rng)),
     }
 }
 
-/// A change within the header, whose length is told right, so that the change itself is looked at.
-fn safetensors(input: &[u8], draw: &mut Draw) -> Option<Vec<u8>> {
+/// Mutates the header and updates its length, so that parsers reach the mutation.
+fn safetensors(input: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
     let (length, rest) = input.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     let (header, numbers) = rest.split_at_checked(length)?;
     let mut header: Value = serde_json::from_slice(header).ok()?;
-    json::change(&mut header, draw);
+    json::change(&mut header, rng);
     let header = header.to_string();
     let length = (header.len() as u64).to_le_bytes();
     Some([&length, header.as_bytes(), numbers].concat())
 }
 
-/// A change within one of the files.
-fn files(input: &[u8], draw: &mut Draw) -> Vec<u8> {
+/// Mutates one of the files.
+fn files(input: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut files = Files::parse(input);
     if files.0.is_empty() {
-        return bytes::changed(input.to_owned(), draw);
+        return bytes::changed(input.to_owned(), rng);
     }
-    let which = draw.below(files.0.len());
-    if draw.below(16) == 0 {
+    let which = rng.below(files.0.len());
+    if rng.below(16) == 0 {
         files.0.remove(which);
         return files.to_bytes();
     }
@@ -80,25 +80,25 @@ fn files(input: &[u8], draw: &mut Draw) -> Vec<u8> {
     };
     *content = match serde_json::from_slice::<Value>(&taken) {
         Ok(mut value) => {
-            json::change(&mut value, draw);
+            json::change(&mut value, rng);
             value.to_string().into_bytes()
         }
-        Err(_) => changed(form, taken, draw),
+        Err(_) => changed(form, taken, rng),
     };
     files.to_bytes()
 }
 
-fn toml(input: &[u8], draw: &mut Draw) -> Option<Vec<u8>> {
+fn toml(input: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
     let table: toml::Table = toml::from_str(std::str::from_utf8(input).ok()?).ok()?;
     let mut value = serde_json::to_value(table).ok()?;
-    json::change(&mut value, draw);
+    json::change(&mut value, rng);
     Some(toml::to_string(&value).ok()?.into_bytes())
 }
 
-/// Numbers that look random and depend on a seed alone (SplitMix64; Steele et al. 2014).
-pub(crate) struct Draw(u64);
+/// SplitMix64. Steele et al. 2014.
+pub(crate) struct Rng(u64);
 
-impl Draw {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -107,12 +107,12 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 where there is none.
+    /// A number below `end`; 0 if `end` is 0.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % (end as u64).max(1)) as usize
     }
 
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    fn choose<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }

@@ -1,19 +1,19 @@
-//! One fuzzer per parser; each file beside this one names its parser and nothing else.
+//! One fuzzer per target; each file in the parent folder only names its target.
 
 use std::sync::LazyLock;
 
 use attentive_fuzz::{Target, mutated, target};
 pub use libfuzzer_sys;
 
-/// A parser that is looked up once.
+/// A lazily resolved target.
 pub type Parser = LazyLock<Target>;
 
-/// The parser of a name.
+/// The target of a name.
 pub fn parser(name: &str) -> Target {
     target(name)
 }
 
-/// Half of the changes are those of the test, which know how an input is made; half are libFuzzer's.
+/// Half of the mutations are structure-aware, half are those of libFuzzer.
 pub fn change(parser: &Target, data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     if seed % 2 == 0 {
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
@@ -24,7 +24,7 @@ pub fn change(parser: &Target, data: &mut [u8], size: usize, max_size: usize, se
     size
 }
 
-/// The fuzzer of a parser.
+/// The fuzzer of a target.
 #[macro_export]
 macro_rules! fuzz {
     ($name:literal) => {

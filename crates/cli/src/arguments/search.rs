@@ -1,4 +1,4 @@
-//! The arguments of searches for the likeliest text.
+//! Arguments of beam search, and of `translate`.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,22 @@ use clap::{Args, ValueEnum};
 
 use super::DeviceArgument;
 
-/// How to search; what is left out comes from the model's generation_config.json.
+/// Beam search; defaults come from the model's generation_config.json.
 #[derive(Args, Debug)]
 pub struct SearchArguments {
-    /// Follow N beginnings of a text at once and take the likeliest text; 1 is no search [default: the model's, or 1, or 4
-    /// to translate]
+    /// Beam width; 1 disables beam search [default: the model's, or 1, or 4 to translate]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub beams: Option<usize>,
-    /// A text's score is divided by this power of its length: more favours longer texts [default: the model's, or 1]
+    /// Exponent of the length by which a beam's score is divided; larger favours longer texts [default: the model's, or 1]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub length_penalty: Option<f64>,
-    /// End a search when as many texts as beams have ended (true), when none seems to become better (false), or when none
-    /// can (never) [default: the model's, or false]
+    /// Stop when as many texts as beams are finished (true), when no beam is likely to improve (false), or when none can
+    /// (never) [default: the model's, or false]
     #[arg(long, value_name = "WHEN")]
     pub early_stopping: Option<EarlyStopping>,
 }
 
-/// When a search ends, in Hugging Face's words.
+/// When beam search stops.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EarlyStopping {
     True,
@@ -30,10 +29,10 @@ pub enum EarlyStopping {
     Never,
 }
 
-/// Translate texts, or whatever an encoder-decoder was trained to make of them.
+/// Translate texts with an encoder-decoder.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A translation is a line; an empty line of a file or of standard input stays empty.
+One line per translation; an empty input line stays empty.
 
 Examples:
   attentive translate opus-mt-en-de \"The fox is small.\" \"It sleeps.\"
@@ -45,10 +44,10 @@ pub struct Translate {
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "file")]
     pub texts: Vec<String>,
-    /// A file whose lines to translate, instead of texts
+    /// A file of texts, one per line
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// What stands before every text, for models that are told their task in words
+    /// Prefix of every text, for models whose task is part of the input (T5)
     #[arg(
         long,
         value_name = "TEXT",
@@ -59,10 +58,10 @@ pub struct Translate {
     pub prefix: String,
     #[command(flatten)]
     pub search: SearchArguments,
-    /// The most tokens of a translation [default: the model's, or 200]
+    /// Maximum number of new tokens [default: the model's, or 200]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
-    /// How many texts are translated at once
+    /// Batch size
     #[arg(
         long,
         value_name = "N",
@@ -72,7 +71,7 @@ pub struct Translate {
     pub batch: usize,
     #[command(flatten)]
     pub device: DeviceArgument,
-    /// Print a JSON object per text, with its score
+    /// Print one JSON object per text, with its score
     #[arg(long)]
     pub json: bool,
 }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::hub::Wanted;
+use attentive::checkpoint;
+use attentive::checkpoint::ClassificationFunction;
+use attentive::hub::FileSet;
 use attentive::images::{Image, Preprocessor};
-use attentive::model::checkpoint::ScoresAs;
-use attentive::model::{LabelsUse, checkpoint};
+use attentive::model::TokenTask;
 use attentive::tasks::{
-    LabelledToken, Meaning, Scored, Text, classify_images, classify_texts, label_tokens,
+    ClassLabels, ClassScore, ClassifiedToken, Text, classify_images, classify_texts,
+    classify_tokens,
 };
 use serde_json::{Value, json};
 
@@ -19,37 +21,37 @@ use crate::arguments::Classify;
 use crate::failure::Usage;
 use crate::model_folder;
 
-/// Tells classes of texts or pictures, or labels of tokens.
+/// Classifies texts or images, or labels tokens.
 pub fn run(arguments: Classify) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.input.device.device)?;
-    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     if model.config().patches.is_some() {
         return pictures(&arguments, &folder, &model, &description);
     }
-    let about = model.config().labels.as_ref().map(|it| it.about);
+    let task = model.config().labels.as_ref().map(|it| it.task);
     let reader = Reader::with(&folder, model, description, &arguments.input)?;
     let lines = texts(&arguments.input)?;
-    let meaning = Meaning::from(&reader.description);
+    let labels = ClassLabels::from(&reader.description);
     let mut out = std::io::stdout().lock();
     for (chunk, lines) in lines.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = lines
             .iter()
             .map(|line| text(line, arguments.pairs))
             .collect::<Result<_>>()?;
-        if about == Some(LabelsUse::Tokens) {
-            let found = label_tokens(reader.batches(chunk, None), meaning.labels, &inputs)?;
+        if task == Some(TokenTask::Labels) {
+            let found = classify_tokens(reader.batches(chunk, None), labels.names, &inputs)?;
             for (line, tokens) in lines.iter().zip(&found) {
                 show_tokens(&mut out, line, tokens, arguments.input.json)?;
             }
             continue;
         }
-        let found = classify_texts(reader.batches(chunk, None), meaning, &inputs)?;
+        let found = classify_texts(reader.batches(chunk, None), labels, &inputs)?;
         for (line, classes) in lines.iter().zip(&found) {
             show(
                 &mut out,
                 ("text", line),
-                (classes, meaning.scores),
+                (classes, labels.function),
                 &arguments,
             )?;
         }
@@ -57,14 +59,14 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One text, or two with a tab between them.
+/// One text, or a pair separated by a tab.
 fn text(line: &str, pair: bool) -> Result<Text> {
     if !pair {
         return Ok(line.into());
     }
     let (first, second) = line.split_once('\t').ok_or_else(|| {
         Usage(format!(
-            "--pairs: {line:?} has no tab between two texts; put one there"
+            "--pairs: {line:?} has no tab between two texts; separate them by one"
         ))
     })?;
     Ok(Text {
@@ -80,33 +82,33 @@ fn pictures(
     description: &checkpoint::Description,
 ) -> Result<ExitCode> {
     if arguments.pairs {
-        let sentence = "--pairs: the model reads pictures; leave it out";
+        let sentence = "--pairs: the model classifies images; leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
     if arguments.input.cut {
-        let sentence = "--cut: the model reads pictures; leave it out";
+        let sentence = "--cut: the model classifies images; leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
-    let preprocessor = Preprocessor::of_folder(folder)?;
+    let preprocessor = Preprocessor::from_folder(folder)?;
     let mut files = Vec::new();
     for name in texts(&arguments.input)? {
         files.extend(image_files(Path::new(&name))?);
     }
     let mut out = std::io::stdout().lock();
-    let meaning = Meaning::from(description);
+    let labels = ClassLabels::from(description);
     let batch = usize::from(arguments.input.batch);
     for files in files.chunks(batch) {
         let images: Vec<Image> = files
             .iter()
             .map(|file| Image::open(file))
             .collect::<Result<_, _>>()?;
-        let found = classify_images(model, &preprocessor, meaning, &images, batch)?;
+        let found = classify_images(model, &preprocessor, labels, &images, batch)?;
         for (file, classes) in files.iter().zip(&found) {
             let name = file.display().to_string();
             show(
                 &mut out,
                 ("file", &name),
-                (classes, meaning.scores),
+                (classes, labels.function),
                 arguments,
             )?;
         }
@@ -140,10 +142,10 @@ fn image_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn words(scored: &Scored, scores: ScoresAs) -> Value {
+fn to_json(scored: &ClassScore, scores: ClassificationFunction) -> Value {
     let name = match scores {
-        ScoresAs::Plain => "score",
-        ScoresAs::Exclusive | ScoresAs::Independent => "probability",
+        ClassificationFunction::None => "score",
+        ClassificationFunction::Softmax | ClassificationFunction::Sigmoid => "probability",
     };
     json!({ "label": scored.label, "class": scored.class, name: scored.score })
 }
@@ -151,12 +153,12 @@ fn words(scored: &Scored, scores: ScoresAs) -> Value {
 fn show(
     out: &mut impl Write,
     (kind, name): (&str, &str),
-    (classes, scores): (&[Scored], ScoresAs),
+    (classes, scores): (&[ClassScore], ClassificationFunction),
     arguments: &Classify,
 ) -> Result<()> {
     let classes = &classes[..classes.len().min(arguments.top as usize)];
     if arguments.input.json {
-        let classes = classes.iter().map(|it| words(it, scores));
+        let classes = classes.iter().map(|it| to_json(it, scores));
         let classes: Vec<Value> = classes.collect();
         writeln!(out, "{}", json!({ kind: name, "classes": classes }))?;
         return Ok(());
@@ -164,7 +166,9 @@ fn show(
     writeln!(out, "{name}")?;
     for scored in classes {
         match scores {
-            ScoresAs::Plain => writeln!(out, "  {:>8.4}  {}", scored.score, scored.label)?,
+            ClassificationFunction::None => {
+                writeln!(out, "  {:>8.4}  {}", scored.score, scored.label)?
+            }
             _ => writeln!(out, "  {:>6.2} %  {}", 100.0 * scored.score, scored.label)?,
         }
     }
@@ -174,22 +178,22 @@ fn show(
 fn show_tokens(
     out: &mut impl Write,
     text: &str,
-    tokens: &[LabelledToken],
+    tokens: &[ClassifiedToken],
     as_json: bool,
 ) -> Result<()> {
     if as_json {
-        let token = |it: &LabelledToken| {
-            let mut words = words(&it.best, ScoresAs::Exclusive);
-            words["token"] = json!(it.token);
-            words["place"] = json!([it.place.start, it.place.end]);
-            words
+        let token = |it: &ClassifiedToken| {
+            let mut json = to_json(&it.best, ClassificationFunction::Softmax);
+            json["token"] = json!(it.token);
+            json["place"] = json!([it.span.start, it.span.end]);
+            json
         };
         let tokens: Vec<Value> = tokens.iter().map(token).collect();
         writeln!(out, "{}", json!({ "text": text, "tokens": tokens }))?;
         return Ok(());
     }
     writeln!(out, "{text}")?;
-    for LabelledToken { token, best, .. } in tokens {
+    for ClassifiedToken { token, best, .. } in tokens {
         let shown = token.escape_debug().to_string();
         writeln!(
             out,

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use crate::arguments::{Arguments, Completions};
 
-/// Prints the completions of a shell.
+/// Prints the completion script for a shell.
 pub fn run(arguments: Completions) -> Result<ExitCode> {
     let mut command = Arguments::command();
     let mut script = Vec::new();

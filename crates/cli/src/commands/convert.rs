@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::companions;
-use attentive::hub::{self, Wanted};
-use attentive::model::checkpoint::{self, SaveOptions, Saved, SavedAs, SavedNumbers};
-use attentive::tasks::SentenceFolder;
+use attentive::assets;
+use attentive::checkpoint::{self, Converted, SaveDType, SaveFormat, SaveOptions};
+use attentive::hub::{self, FileSet};
+use attentive::tasks::SentenceTransformersConfig;
 use serde_json::json;
 
-use crate::arguments::{Convert, ConvertTo, NumbersArgument};
+use crate::arguments::{Convert, ConvertTo, DtypeArgument};
 use crate::failure::Usage;
 use crate::model_folder;
 use crate::output::note;
 
-/// Saves a model anew: in other words, as other numbers, in several files.
+/// Converts a model to another format, dtype or shard size.
 pub fn run(arguments: Convert) -> Result<ExitCode> {
     let out = &arguments.out;
     if out.is_file() {
@@ -26,67 +26,66 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
     let occupied = out.exists() && out.read_dir().map_or(true, |mut it| it.next().is_some());
     if occupied {
         let place = out.display();
-        let sentence = format!("--out: {place} is there and not empty; name another folder");
+        let sentence = format!("--out: {place} is not empty; name another folder");
         return Err(Usage(sentence).into());
     }
-    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
-    // A folder that cannot be copied as a whole is not begun.
-    let companions = Companions::of(&folder)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
+    // Checked before anything is written.
+    let assets = Assets::of(&folder)?;
     let device = attentive::tensor::device("cpu")?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     let options = SaveOptions {
         format: match arguments.to {
-            ConvertTo::Hf => SavedAs::HuggingFace,
-            ConvertTo::Attentive => SavedAs::Attentive,
+            ConvertTo::Hf => SaveFormat::HuggingFace,
+            ConvertTo::Attentive => SaveFormat::Attentive,
         },
-        numbers: match arguments.dtype {
-            NumbersArgument::Float32 => SavedNumbers::Float32,
-            NumbersArgument::Float16 => SavedNumbers::Float16,
-            NumbersArgument::Bfloat16 => SavedNumbers::BFloat16,
+        dtype: match arguments.dtype {
+            DtypeArgument::Float32 => SaveDType::Float32,
+            DtypeArgument::Float16 => SaveDType::Float16,
+            DtypeArgument::Bfloat16 => SaveDType::BFloat16,
         },
-        shard_bytes: arguments.shard_size,
+        max_shard_bytes: arguments.shard_size,
     };
-    let Saved { model_type, format } = checkpoint::convert(out, &model, &description, options)?;
-    companions.save(out)?;
+    let Converted { model_type, format } = checkpoint::convert(out, &model, &description, options)?;
+    assets.save(out)?;
     if format != options.format {
         note(format_args!(
-            "note: no architecture of Hugging Face can express this model; it is saved in our own words"
+            "note: no Hugging Face architecture can express this model; it is saved in our own format"
         ));
     }
     let mut shown = std::io::stdout().lock();
     if arguments.json {
-        let words =
-            json!({ "out": out, "model_type": model_type, "dtype": options.numbers.word() });
-        writeln!(shown, "{words}")?;
+        let json = json!({ "out": out, "model_type": model_type, "dtype": options.dtype.name() });
+        writeln!(shown, "{json}")?;
     } else {
         writeln!(
             shown,
             "saved {} as a {model_type} model, {}",
             out.display(),
-            options.numbers.word()
+            options.dtype.name()
         )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What lies beside a model's weights.
-enum Companions {
+enum Assets {
     /// Texts of files, by their names.
     Texts(Vec<(&'static str, String)>),
     /// Files of a folder, by their names in it.
     Files { from: PathBuf, names: Vec<PathBuf> },
 }
 
-impl Companions {
+impl Assets {
     fn of(model: &Path) -> Result<Self> {
         if !model.is_dir() {
-            // A file that holds all: what it says of its tokenizer becomes files of its own.
-            return Ok(Self::Texts(companions::tokenizer_files(model)?));
+            // A GGUF file: its tokenizer metadata becomes files of its own.
+            return Ok(Self::Texts(assets::tokenizer_files(model)?));
         }
         let present = |name: &PathBuf| model.join(name).is_file();
-        let mut names: Vec<PathBuf> = hub::companions().map(PathBuf::from).collect();
+        let mut names: Vec<PathBuf> = hub::assets().map(PathBuf::from).collect();
         names.retain(present);
-        let modules = SentenceFolder::module_files(model)?;
+        let modules = SentenceTransformersConfig::module_files(model)?;
         if let Some(missing) = modules.iter().find(|name| !present(name)) {
             let place = model.join(missing);
             anyhow::bail!(

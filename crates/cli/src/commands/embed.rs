@@ -4,37 +4,37 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::hub::Wanted;
-use attentive::tasks::{EmbedConfig, Pooling, SentenceFolder, Text, embed};
+use attentive::hub::FileSet;
+use attentive::tasks::{EmbedConfig, Pooling, SentenceTransformersConfig, Text, embed};
 use serde_json::json;
 
 use super::reading::{Reader, texts};
 use crate::arguments::{Embed, PoolingArgument};
 use crate::model_folder;
 
-/// Makes vectors of texts.
+/// Embeds texts.
 pub fn run(arguments: Embed) -> Result<ExitCode> {
-    let place = model_folder::find(&arguments.model, Wanted::Model)?;
-    let folder = SentenceFolder::of(&place)?;
-    let reader = Reader::load(&place, &arguments.input)?;
+    let folder_path = model_folder::find(&arguments.model, FileSet::Model)?;
+    let folder = SentenceTransformersConfig::from_folder(&folder_path)?;
+    let reader = Reader::load(&folder_path, &arguments.input)?;
     let texts = texts(&arguments.input)?;
-    let said = arguments.pooling.map(|pooling| match pooling {
+    let requested = arguments.pooling.map(|pooling| match pooling {
         PoolingArgument::Mean => Pooling::Mean,
-        PoolingArgument::Cls => Pooling::First,
-        PoolingArgument::Last => Pooling::Last,
-        PoolingArgument::Max => Pooling::Largest,
+        PoolingArgument::Cls => Pooling::Cls,
+        PoolingArgument::Last => Pooling::LastToken,
+        PoolingArgument::Max => Pooling::Max,
     });
     let config = EmbedConfig {
-        pooling: said.unwrap_or(folder.map_or(Pooling::Mean, |folder| folder.pooling)),
+        pooling: requested.unwrap_or(folder.map_or(Pooling::Mean, |folder| folder.pooling)),
         normalize: !arguments.no_normalize && folder.is_none_or(|folder| folder.normalize),
     };
-    // Such folders are made for texts that are cut where they say.
-    let longest = folder.and_then(|folder| folder.longest);
+    // sentence-transformers truncates texts to the `max_seq_length` of the folder.
+    let max_length = folder.and_then(|folder| folder.max_length);
     let mut out = std::io::stdout().lock();
     let mut all = Vec::new();
     for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let vectors = embed(reader.batches(chunk, longest), config, &inputs)?;
+        let vectors = embed(reader.batches(chunk, max_length), config, &inputs)?;
         if arguments.similarity {
             all.extend(vectors);
             continue;
@@ -72,7 +72,7 @@ fn show_similarities(
     Ok(())
 }
 
-/// The cosine of the angle between two vectors; zero where one has no length.
+/// Cosine similarity; zero if a vector is zero.
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         let pairs = a.iter().zip(b);

@@ -4,26 +4,26 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::hub::Wanted;
-use attentive::tasks::{Gap, Text, fill};
+use attentive::hub::FileSet;
+use attentive::tasks::{MaskedToken, Text, fill_mask};
 use serde_json::{Value, json};
 
 use super::reading::{Reader, texts};
 use crate::arguments::Fill;
 use crate::model_folder;
 
-/// Shows what may stand in the gaps of texts.
+/// Predicts masked tokens.
 pub fn run(arguments: Fill) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let reader = Reader::load(&folder, &arguments.input)?;
     let texts = texts(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let found = fill(reader.batches(chunk, None), &inputs, arguments.top as usize)?;
+        let found = fill_mask(reader.batches(chunk, None), &inputs, arguments.top as usize)?;
         for (text, gaps) in texts.iter().zip(found) {
             match arguments.input.json {
-                true => writeln!(out, "{}", words(text, &gaps))?,
+                true => writeln!(out, "{}", to_json(text, &gaps))?,
                 false => show(&mut out, text, &gaps)?,
             }
         }
@@ -31,8 +31,8 @@ pub fn run(arguments: Fill) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn words(text: &str, gaps: &[Gap]) -> Value {
-    let gap = |gap: &Gap| {
+fn to_json(text: &str, gaps: &[MaskedToken]) -> Value {
+    let gap = |gap: &MaskedToken| {
         let candidates: Vec<Value> = gap
             .candidates
             .iter()
@@ -43,7 +43,7 @@ fn words(text: &str, gaps: &[Gap]) -> Value {
     json!({ "text": text, "gaps": gaps.iter().map(gap).collect::<Vec<_>>() })
 }
 
-fn show(out: &mut impl Write, text: &str, gaps: &[Gap]) -> Result<()> {
+fn show(out: &mut impl Write, text: &str, gaps: &[MaskedToken]) -> Result<()> {
     for gap in gaps {
         writeln!(out, "{text}  (token {})", gap.position)?;
         for candidate in &gap.candidates {

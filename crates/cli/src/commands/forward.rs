@@ -1,23 +1,23 @@
-//! `attentive forward MODEL --inputs IN --save OUT`, in Hugging Face's words, so that both can be compared.
+//! `attentive forward MODEL --inputs IN --save OUT`, with Hugging Face's tensor names.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use attentive::checkpoint::{self, RequestedOutputs, TensorFile, input_names, write_tensors};
 use attentive::hub;
-use attentive::model::checkpoint::{self, TensorFile, Wanted, inputs_of, write_tensors};
 
 use crate::arguments::Forward;
 use crate::failure::Usage;
 use crate::model_folder;
 
-/// One pass from tensors to tensors.
+/// Runs one forward pass.
 pub fn run(arguments: Forward) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
-    let folder = model_folder::find(&arguments.model, hub::Wanted::Model)?;
+    let folder = model_folder::find(&arguments.model, hub::FileSet::Model)?;
     check_place(&arguments, &folder)?;
-    let wanted = Wanted {
+    let wanted = RequestedOutputs {
         hidden_states: arguments.hidden_states,
         attentions: arguments.attentions,
         past_key_values: arguments.past_key_values,
@@ -32,7 +32,7 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     } else {
         let (model, description) = checkpoint::load(&folder, &device)?;
         let inputs = open()?;
-        check_names(&inputs, &inputs_of(model.config()))?;
+        check_names(&inputs, &input_names(model.config()))?;
         checkpoint::forward(&model, &description, &inputs, "", wanted)?
     };
     write_tensors(&arguments.save, tensors, HashMap::new())?;
@@ -40,7 +40,7 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
 }
 
 /// Refuses what a recurrent encoder-decoder does not have.
-fn check_wanted(wanted: Wanted) -> Result<(), Usage> {
+fn check_wanted(wanted: RequestedOutputs) -> Result<(), Usage> {
     let options = [
         ("--hidden-states", wanted.hidden_states),
         ("--past-key-values", wanted.past_key_values),
@@ -64,13 +64,13 @@ fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to save over what the pass reads.
+/// Refuses to overwrite an input.
 fn check_place(arguments: &Forward, model: &Path) -> Result<(), Usage> {
     let real = |path: &Path| path.canonicalize().ok();
     let Some(save) = real(&arguments.save) else {
         return Ok(());
     };
-    // The files of a model of the hub are links: where one stands counts as well as where it leads.
+    // Files of the hub cache are symlinks: both the link and its target count.
     let stands = std::path::absolute(&arguments.save).ok();
     let stands = stands.and_then(|path| real(path.parent()?));
     let is_in = |model: &Path| {

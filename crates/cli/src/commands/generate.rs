@@ -7,29 +7,29 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::companions;
+use attentive::assets;
+use attentive::checkpoint;
 use attentive::generation::{
-    BeamConfig, GenerationConfig, Rules, check, check_prompt, check_tokenizer,
+    BeamConfig, GenerationConfig, LogitsProcessors, check, check_prompt, check_tokenizer,
 };
-use attentive::hub::Wanted;
-use attentive::model::checkpoint;
+use attentive::hub::FileSet;
 use attentive::text::{ChatEnd, ChatMessage, Tokenizer};
 
 use crate::arguments::Generate;
 use crate::failure::Usage;
 use crate::input::standard_input;
 use crate::model_folder;
-use crate::search::{beam_config, most_tokens};
+use crate::search::{beam_config, max_new_tokens};
 use options::{beams, check_options, check_search_options, returned, sampling};
-use write::{Task, write_found, write_sampled};
+use write::{Task, write_beams, write_sampled};
 
-/// Continues a text, streaming it, or searches for the likeliest one.
+/// Streams a sampled text, or prints the result of beam search.
 pub fn run(arguments: Generate) -> Result<ExitCode> {
     check_options(&arguments)?;
     let device = attentive::tensor::device(&arguments.device.device)?;
-    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
-    let tokenizer = companions::tokenizer(&folder)?;
+    let tokenizer = assets::tokenizer(&folder)?;
     if tokenizer.is_none() && !arguments.stop.is_empty() {
         return Err(no_tokenizer(&arguments.model, "--stop").into());
     }
@@ -40,14 +40,17 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     } = read_prompt(&arguments, &folder, tokenizer.as_ref())?;
     let has_encoder = model.config().encoder.is_some();
     if prompt.is_empty() && !has_encoder {
-        prompt.extend(description.special.beginning);
+        prompt.extend(description.special.bos);
     }
-    // A decoder that looks at an encoder begins with one token.
-    let before = if has_encoder { 1 } else { prompt.len() };
+    // The decoder of an encoder-decoder starts with one token.
+    let prompt_length = if has_encoder { 1 } else { prompt.len() };
     let settings = &description.generation;
-    let mut rules = Rules::of_folder(&description.special, settings, before)?;
-    rules.repetition_penalty = arguments.repetition_penalty.or(rules.repetition_penalty);
-    let max_tokens = most_tokens(arguments.max_tokens, settings, before)?;
+    let mut processors =
+        LogitsProcessors::from_settings(&description.special, settings, prompt_length)?;
+    processors.repetition_penalty = arguments
+        .repetition_penalty
+        .or(processors.repetition_penalty);
+    let max_new_tokens = max_new_tokens(arguments.max_tokens, settings, prompt_length)?;
     let beams = beams(&arguments, settings)?;
     check_tokenizer(&model, tokenizer.as_ref())?;
     let task = Task {
@@ -61,31 +64,37 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     if beams == 1 {
         check_search_options(&arguments, settings)?;
         let config = GenerationConfig {
-            max_tokens,
+            max_new_tokens,
             sampling: sampling(&arguments, settings, has_encoder)?,
-            stop: arguments.stop,
-            rules,
+            stop_strings: arguments.stop,
+            processors,
         };
-        // Nothing is shown of a prompt that cannot be continued.
+        // Checked before the prompt is printed.
         check(&model, tokenizer.as_ref(), &prompt, &config)?;
         write_sampled(&task, &config)?;
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.stop.is_empty() {
-        let sentence = "--stop ends a text while it is written, which a search cannot do; give --beams 1 or leave it out";
+        let sentence = "--stop needs sampling or greedy decoding, not beam search; give --beams 1 or leave it out";
         return Err(Usage(sentence.to_owned()).into());
     }
     if arguments.returned.is_none() {
-        settings.check_returned(beams)?;
+        settings.check_num_return_sequences(beams)?;
     }
     let config = BeamConfig {
-        returned: returned(&arguments, settings),
-        possible: tokenizer.as_ref().map(Tokenizer::vocabulary),
-        ..beam_config(&arguments.search, &description, beams, max_tokens, rules)
+        num_return_sequences: returned(&arguments, settings),
+        tokenizer_vocabulary: tokenizer.as_ref().map(Tokenizer::vocabulary),
+        ..beam_config(
+            &arguments.search,
+            &description,
+            beams,
+            max_new_tokens,
+            processors,
+        )
     };
     config.validate()?;
     check_prompt(&model, &prompt)?;
-    write_found(&task, &config)?;
+    write_beams(&task, &config)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,12 +105,12 @@ fn no_tokenizer(folder: &Path, what: &str) -> Usage {
     ))
 }
 
-/// What the model goes on with.
+/// The prompt.
 #[derive(Default)]
 struct Prompt {
     /// As text; empty if ids were given.
     text: String,
-    /// What of it stands before the model's words on the screen.
+    /// The part to print before the continuation.
     shown: String,
     ids: Vec<u32>,
 }
@@ -129,7 +138,7 @@ fn read_prompt(
     if arguments.chat {
         let text = in_template(arguments, model, text)?;
         return Ok(Prompt {
-            ids: tokenizer.encode_bare(&text)?,
+            ids: tokenizer.encode_without_special(&text)?,
             text,
             shown: String::new(),
         });
@@ -141,9 +150,9 @@ fn read_prompt(
     })
 }
 
-/// A message in the model's chat template, up to where its answer begins.
+/// The prompt in the model's chat template, up to the start of the answer.
 fn in_template(arguments: &Generate, model: &Path, text: String) -> Result<String> {
-    let templates = companions::chat_templates(model)?.ok_or_else(|| {
+    let templates = assets::chat_templates(model)?.ok_or_else(|| {
         Usage(format!(
             "{} has no chat template, which --chat needs; leave --chat out, or use a model that was trained to chat",
             model.display()
@@ -155,7 +164,7 @@ fn in_template(arguments: &Generate, model: &Path, text: String) -> Result<Strin
     };
     let system = arguments.system.clone().map(|it| message("system", it));
     let messages: Vec<ChatMessage> = system.into_iter().chain([message("user", text)]).collect();
-    Ok(templates.render(None, &messages, ChatEnd::AwaitsAnswer)?)
+    Ok(templates.render(None, &messages, ChatEnd::GenerationPrompt)?)
 }
 
 fn prompt_text(arguments: &Generate) -> Result<String> {
@@ -165,7 +174,7 @@ fn prompt_text(arguments: &Generate) -> Result<String> {
     let Some(mut text) = standard_input()? else {
         return Ok(String::new());
     };
-    // The newline that `echo` adds is not meant.
+    // The newline that `echo` adds is not part of the prompt.
     let length = text.trim_end_matches(['\r', '\n']).len();
     text.truncate(length);
     Ok(text)

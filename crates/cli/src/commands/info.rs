@@ -7,9 +7,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::hub::Wanted;
-use attentive::model::checkpoint::{self, Description};
-use attentive::model::{Model, ModelConfig, Operations, parameters};
+use attentive::checkpoint::{self, Description};
+use attentive::hub::FileSet;
+use attentive::model::{Flops, Model, ModelConfig, parameters};
 use serde_json::{Value, json};
 
 use crate::arguments::Info;
@@ -17,7 +17,7 @@ use crate::model_folder;
 
 /// Describes a model. The weights are not read.
 pub fn run(arguments: Info) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model, Wanted::Description)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Config)?;
     if checkpoint::is_recurrent(&folder) {
         recurrent::describe(&folder, arguments.json, &mut std::io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
@@ -39,65 +39,65 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         let place = place.display();
         format!("{place} describes a model that no machine can hold")
     })?;
-    let numbers = Numbers {
+    let statistics = Statistics {
         total: parts.values().sum(),
         parts,
-        operations: config.operations(),
+        flops: config.flops(),
         cache: config.cacheable().then(|| Cache {
-            per_token: config.cache_numbers().saturating_mul(4),
-            constant: config.constant_cache_numbers().saturating_mul(4),
+            per_token: config.cache_values_per_token().saturating_mul(4),
+            constant: config.fixed_cache_values().saturating_mul(4),
         }),
     };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        writeln!(out, "{}", words(&description, &numbers))?;
+        writeln!(out, "{}", to_json(&description, &statistics))?;
     } else {
-        print(&mut out, &description, &numbers)?;
+        print(&mut out, &description, &statistics)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes of a cache.
+/// Bytes of the KV cache.
 struct Cache {
-    /// For each token.
+    /// Per token.
     per_token: u64,
-    /// At most, of the layers in which it stops growing.
+    /// Upper bound over the layers whose cache has a constant size.
     constant: u64,
 }
 
-/// What is counted of a model.
-struct Numbers {
+/// Sizes and costs of a model.
+struct Statistics {
     parts: BTreeMap<&'static str, u64>,
     total: u64,
-    operations: Operations,
+    flops: Flops,
     /// None where a layer can have no cache.
     cache: Option<Cache>,
 }
 
-/// The counts, if they and the operations that follow from them fit into 64 bits.
+/// The counts, if they and their FLOPs fit into 64 bits.
 fn countable(
     config: &ModelConfig,
     exact: &BTreeMap<&'static str, u128>,
 ) -> Option<BTreeMap<&'static str, u64>> {
-    // A weight takes four bytes and two operations. Sums of operations stop at the largest number.
-    let most = u128::from(u64::MAX) / 16;
-    let operations = config.operations();
-    let fits = exact.values().sum::<u128>() <= most
-        && operations.weights < u64::MAX
-        && operations.attention < u64::MAX;
+    // A weight takes four bytes and two FLOPs; sums of FLOPs saturate.
+    let max = u128::from(u64::MAX) / 16;
+    let flops = config.flops();
+    let fits = exact.values().sum::<u128>() <= max
+        && flops.weights < u64::MAX
+        && flops.attention < u64::MAX;
     fits.then(|| {
         let counts = exact.iter();
         counts.map(|(name, count)| (*name, *count as u64)).collect()
     })
 }
 
-fn words(description: &Description, numbers: &Numbers) -> Value {
-    let Numbers {
+fn to_json(description: &Description, statistics: &Statistics) -> Value {
+    let Statistics {
         parts,
         total,
-        operations,
+        flops,
         cache,
-    } = numbers;
+    } = statistics;
     json!({
         "model_type": description.model_type,
         "config": description.config,
@@ -108,11 +108,11 @@ fn words(description: &Description, numbers: &Numbers) -> Value {
             "cache_bytes_per_token": cache.as_ref().map(|it| it.per_token),
             "constant_cache_bytes": cache.as_ref().map(|it| it.constant),
         },
-        "operations_per_token": { "weights": operations.weights, "attention": operations.attention },
+        "flops_per_token": { "weights": flops.weights, "attention": flops.attention },
     })
 }
 
-fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> Result<()> {
+fn print(out: &mut impl Write, description: &Description, statistics: &Statistics) -> Result<()> {
     let config = &description.config;
     writeln!(out, "architecture   {}", description.model_type)?;
     writeln!(out, "               {}", shape(config))?;
@@ -128,14 +128,14 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
             word(&json!(block.placement)),
         )?;
     }
-    let total = numbers.total;
+    let total = statistics.total;
     writeln!(out, "parameters     {}", grouped(total))?;
-    for (name, count) in &numbers.parts {
+    for (name, count) in &statistics.parts {
         let share = 100.0 * *count as f64 / total as f64;
         writeln!(out, "  {name:14} {:>14}  {share:5.1} %", grouped(*count))?;
     }
     writeln!(out, "memory         {} of weights (f32)", bytes(4 * total))?;
-    match &numbers.cache {
+    match &statistics.cache {
         Some(Cache {
             per_token,
             constant,
@@ -143,7 +143,7 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
             if *per_token > 0 {
                 writeln!(
                     out,
-                    "               {} of cache per token",
+                    "               {} of KV cache per token",
                     bytes(*per_token)
                 )?;
             }
@@ -151,25 +151,25 @@ fn print(out: &mut impl Write, description: &Description, numbers: &Numbers) -> 
                 let constant = bytes(*constant);
                 writeln!(
                     out,
-                    "               at most {constant} of cache however many tokens"
+                    "               at most {constant} of KV cache of constant size"
                 )?;
             }
         }
         None => writeln!(
             out,
-            "               no cache: the whole sequence is read again for each token"
+            "               no KV cache: each token needs a pass over the whole sequence"
         )?,
     }
-    let operations = &numbers.operations;
+    let flops = &statistics.flops;
     writeln!(
         out,
-        "operations     {} per token with the weights",
-        grouped(operations.weights)
+        "FLOPs          {} per token in weights",
+        grouped(flops.weights)
     )?;
     writeln!(
         out,
         "               {} per token in attention, at length {}",
-        grouped(operations.attention),
+        grouped(flops.attention),
         config.length
     )?;
     Ok(())
@@ -197,7 +197,7 @@ fn part(name: &str) -> &'static str {
 fn shape(config: &ModelConfig) -> String {
     let reads = match &config.patches {
         Some(patches) => format!(
-            "pictures of {} x {} in patches of {}",
+            "images of {} x {} in patches of {}",
             patches.height, patches.width, patches.size
         ),
         None => format!("vocabulary {}", config.vocabulary),
@@ -216,22 +216,22 @@ fn shape(config: &ModelConfig) -> String {
     }
 }
 
-/// What reads the hidden states.
+/// Describes the heads.
 fn heads(config: &ModelConfig) -> String {
-    let words = config.head.words().map(|words| match words.tied {
+    let lm_head = config.head.lm_head().map(|it| match it.tied {
         true => "tied head".to_owned(),
         false => "separate head".to_owned(),
     });
     let classes = (config.classes.as_ref()).map(|it| format!("{} classes", it.classes));
     let labels = (config.labels.as_ref()).map(|it| format!("{} labels", it.labels));
-    let all: Vec<String> = [words, classes, labels].into_iter().flatten().collect();
+    let all: Vec<String> = [lm_head, classes, labels].into_iter().flatten().collect();
     match all.as_slice() {
         [] => "no head".to_owned(),
         all => all.join(", "),
     }
 }
 
-/// The name that a setting has in a recipe.
+/// The name of a setting in a recipe.
 fn word(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
 }

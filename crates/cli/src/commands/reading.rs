@@ -1,12 +1,12 @@
-//! What the commands that read texts have in common: the model, its tokenizer, and where texts come from.
+//! Shared by the commands that take texts as input: the model, its tokenizer, and where the texts come from.
 
 use std::path::Path;
 
 use anyhow::Result;
-use attentive::companions;
+use attentive::assets;
+use attentive::checkpoint::{self, Description};
 use attentive::model::Model;
-use attentive::model::checkpoint::{self, Description};
-use attentive::tasks::Batches;
+use attentive::tasks::Batcher;
 use attentive::text::Tokenizer;
 
 use super::tokenize::no_tokenizer;
@@ -20,7 +20,7 @@ pub struct Reader {
     pub description: Description,
     pub tokenizer: Tokenizer,
     batch: usize,
-    cut: bool,
+    truncate: bool,
 }
 
 impl Reader {
@@ -31,7 +31,7 @@ impl Reader {
         Self::with(folder, model, description, arguments)
     }
 
-    /// Adds the tokenizer of its folder to a model.
+    /// Adds the tokenizer in its folder to a loaded model.
     pub fn with(
         folder: &Path,
         model: Model,
@@ -39,42 +39,41 @@ impl Reader {
         arguments: &TextArguments,
     ) -> Result<Self> {
         if model.config().patches.is_some() {
-            let sentence = "the model reads pictures, and this needs one that reads texts";
-            return Err(Usage(sentence.to_owned()).into());
+            let problem = "the model reads images, and this command needs one that reads text";
+            return Err(Usage(problem.to_owned()).into());
         }
         if model.config().encoder.is_some() {
-            let sentence = "the model is an encoder with a decoder; this needs one that only reads";
-            return Err(Usage(sentence.to_owned()).into());
+            let problem = "the model is an encoder-decoder; this command needs an encoder";
+            return Err(Usage(problem.to_owned()).into());
         }
-        let tokenizer =
-            companions::tokenizer(folder)?.ok_or_else(|| Usage(no_tokenizer(folder)))?;
+        let tokenizer = assets::tokenizer(folder)?.ok_or_else(|| Usage(no_tokenizer(folder)))?;
         Ok(Self {
             model,
             description,
             tokenizer,
             batch: usize::from(arguments.batch),
-            cut: arguments.cut,
+            truncate: arguments.cut,
         })
     }
 
-    /// How the texts of this chunk are read; `longest` is where a folder wants them to be cut.
-    pub fn batches(&self, chunk: usize, longest: Option<usize>) -> Batches<'_> {
-        Batches {
+    /// The batcher for a chunk of the texts; `max_length` is the length to which the folder truncates texts.
+    pub fn batches(&self, chunk: usize, max_length: Option<usize>) -> Batcher<'_> {
+        Batcher {
             model: &self.model,
             tokenizer: &self.tokenizer,
-            batch: self.batch,
-            before: chunk * self.chunk(),
-            cut: longest.or(self.cut.then_some(usize::MAX)),
+            batch_size: self.batch,
+            offset: chunk * self.chunk(),
+            truncate_to: max_length.or(self.truncate.then_some(usize::MAX)),
         }
     }
 
-    /// How many texts are read before something is shown: enough that those of similar lengths find each other.
+    /// Texts per chunk: several batches, so that batches hold texts of similar length.
     pub fn chunk(&self) -> usize {
         8 * self.batch
     }
 }
 
-/// The texts that were given, or lines of a file or of standard input.
+/// The texts of the command line, or the lines of a file or of standard input.
 pub fn texts(arguments: &TextArguments) -> Result<Vec<String>> {
     let texts = match &arguments.file {
         Some(path) => input::lines_of_file(path)?,

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::companions;
-use attentive::hub::Wanted;
+use attentive::assets;
+use attentive::hub::FileSet;
 use attentive::text::{Encoded, Tokenizer};
 use serde_json::json;
 
@@ -15,9 +15,9 @@ use crate::{input, model_folder};
 
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model, Wanted::Tokenizer)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Tokenizer)?;
     let tokenizer =
-        companions::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+        assets::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
         let text = tokenizer.decode(&arguments.ids)?;
@@ -38,7 +38,7 @@ pub fn run(arguments: Tokenize) -> Result<ExitCode> {
         };
         let tokens = tokens(&tokenizer, &encoded)?;
         if arguments.json {
-            let words = json!({
+            let json = json!({
                 "text": text,
                 "pair": arguments.pair,
                 "ids": encoded.ids,
@@ -46,7 +46,7 @@ pub fn run(arguments: Tokenize) -> Result<ExitCode> {
                 "type_ids": encoded.type_ids,
                 "offsets": encoded.offsets.iter().map(|it| [it.start, it.end]).collect::<Vec<_>>(),
             });
-            writeln!(out, "{words}")?;
+            writeln!(out, "{json}")?;
             continue;
         }
         if index > 0 {
@@ -67,7 +67,7 @@ fn tokens(tokenizer: &Tokenizer, encoded: &Encoded) -> Result<Vec<String>> {
 /// That a folder has no tokenizer, in one sentence.
 pub(super) fn no_tokenizer(folder: &std::path::Path) -> String {
     format!(
-        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); fetch its files",
+        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); download its files",
         folder.display()
     )
 }

@@ -21,7 +21,7 @@ use crate::plot::LossPlot;
 use crate::progress::{Bar, JsonLines, PlainLines};
 use crate::sample::Sample;
 
-/// What a shell gives a program that was ended by Ctrl-C.
+/// Exit code after Ctrl-C (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
@@ -54,13 +54,13 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let code = match summary.outcome {
         Outcome::Interrupted => {
-            say_how_to_resume(&mut out, &summary, &folder, arguments.json)?;
+            print_how_to_resume(&mut out, &summary, &folder, arguments.json)?;
             ExitCode::from(INTERRUPTED)
         }
         Outcome::Finished => {
             let sample = Sample::write(&trainer, &stop);
             if arguments.json {
-                writeln!(out, "{}", summary_words(&summary, &folder, &sample))?;
+                writeln!(out, "{}", summary_json(&summary, &folder, &sample))?;
             } else {
                 conclude(&mut out, &summary, &folder, &sample)?;
             }
@@ -71,7 +71,7 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The recipe that was asked for, with all changes made.
+/// The recipe with all overrides applied.
 fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
     let mut changes = arguments.changes.clone();
     changes.extend(arguments.seed.map(|seed| format!("seed={seed}")));
@@ -96,7 +96,7 @@ fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
         .any(|change| change.trim().starts_with("data"));
     let paths = match (held.map(|held| held.data), &recipe.data) {
         _ if !arguments.data.is_empty() => arguments.data.clone(),
-        // A recipe does not know on which files the run was started.
+        // The files of the run, which the recipe does not name.
         (Some(DataConfig::Files { paths, .. }), _) if !changed => paths,
         (_, DataConfig::Files { paths, .. }) => paths.clone(),
         (_, DataConfig::Stories { .. }) => return Ok(recipe),
@@ -136,7 +136,7 @@ fn folder(arguments: &Train) -> PathBuf {
     })
 }
 
-/// Set by the first Ctrl-C; the second ends the program at once.
+/// Set by the first Ctrl-C; the second exits at once.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
@@ -149,7 +149,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn say_how_to_resume(
+fn print_how_to_resume(
     out: &mut impl Write,
     summary: &Summary,
     folder: &RunFolder,
@@ -159,8 +159,8 @@ fn say_how_to_resume(
     let path = quoted(&folder.path().display().to_string());
     let resume = format!("attentive train --resume --out {path}");
     if json {
-        let words = json!({ "event": "interrupted", "step": step, "resume": resume });
-        writeln!(out, "{words}")?;
+        let json = json!({ "event": "interrupted", "step": step, "resume": resume });
+        writeln!(out, "{json}")?;
     } else {
         writeln!(
             out,
@@ -170,7 +170,7 @@ fn say_how_to_resume(
     Ok(())
 }
 
-fn summary_words(summary: &Summary, folder: &RunFolder, sample: &Sample) -> Value {
+fn summary_json(summary: &Summary, folder: &RunFolder, sample: &Sample) -> Value {
     json!({
         "event": "summary",
         "folder": folder.path(),
@@ -190,7 +190,7 @@ fn conclude(
     sample: &Sample,
 ) -> Result<()> {
     writeln!(out)?;
-    if summary.sitting == 0 {
+    if summary.session_steps == 0 {
         let step = summary.step;
         writeln!(out, "nothing to do: all {step} steps are done already")?;
     }

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::companions;
-use attentive::generation::{Beam, BeamConfig, Rules, beam_search, check_prompt, check_tokenizer};
-use attentive::hub::Wanted;
-use attentive::model::{Model, checkpoint};
+use attentive::assets;
+use attentive::checkpoint;
+use attentive::generation::{
+    Beam, BeamConfig, LogitsProcessors, beam_search, check_prompt, check_tokenizer,
+};
+use attentive::hub::FileSet;
+use attentive::model::Model;
 use attentive::text::Tokenizer;
 use serde_json::json;
 
@@ -17,15 +20,15 @@ use crate::arguments::Translate;
 use crate::failure::Usage;
 use crate::input;
 use crate::model_folder;
-use crate::search::{beam_config, most_tokens};
+use crate::search::{beam_config, max_new_tokens};
 
-/// Beams where neither the caller nor the model's folder says how many.
+/// Default beam width.
 const BEAMS: usize = 4;
 
 /// A text to translate.
 struct Source {
     text: String,
-    /// None for a line without a text, which stays as it is.
+    /// None for an empty line, which stays empty.
     ids: Option<Vec<u32>>,
 }
 
@@ -36,31 +39,31 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
     }
     let device = attentive::tensor::device(&arguments.device.device)?;
     let (what, texts) = texts(&arguments)?;
-    let folder = model_folder::find(&arguments.model, Wanted::Model)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     if model.config().encoder.is_none() {
         return Err(Usage(no_encoder(&arguments.model)).into());
     }
     let tokenizer =
-        companions::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+        assets::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
     check_tokenizer(&model, Some(&tokenizer))?;
     let settings = &description.generation;
-    if settings.drawn == Some(true) && arguments.search.beams.is_none() {
-        settings.check_no_drawing()?;
+    if settings.do_sample == Some(true) && arguments.search.beams.is_none() {
+        settings.check_no_sampling()?;
     }
-    settings.check_one_text()?;
+    settings.check_single_sequence()?;
     let config = BeamConfig {
-        possible: Some(tokenizer.vocabulary()),
+        tokenizer_vocabulary: Some(tokenizer.vocabulary()),
         ..beam_config(
             &arguments.search,
             &description,
-            (arguments.search.beams.or(settings.beams)).unwrap_or(BEAMS),
-            most_tokens(arguments.max_tokens, settings, 1)?,
-            Rules::of_folder(&description.special, settings, 1)?,
+            (arguments.search.beams.or(settings.num_beams)).unwrap_or(BEAMS),
+            max_new_tokens(arguments.max_tokens, settings, 1)?,
+            LogitsProcessors::from_settings(&description.special, settings, 1)?,
         )
     };
     config.validate()?;
-    // All are read before the first is translated, so that a bad line is told before the work and not after.
+    // All lines are tokenized first, so that a bad one is reported before any work.
     let mut sources = Vec::with_capacity(texts.len());
     for (index, text) in texts.into_iter().enumerate() {
         let source = encode(&model, &tokenizer, &arguments.prefix, text);
@@ -131,12 +134,12 @@ fn write_batch(
         match as_json {
             false => writeln!(out, "{translation}")?,
             true => {
-                let words = json!({
+                let json = json!({
                     "source": source.text,
                     "translation": translation,
                     "score": best.map(|beam| beam.score),
                 });
-                writeln!(out, "{words}")?;
+                writeln!(out, "{json}")?;
             }
         }
     }

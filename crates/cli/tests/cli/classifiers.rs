@@ -2,22 +2,23 @@
 
 use std::path::Path;
 
+use attentive_testing::{Scale, assert_near};
 use serde_json::{Value, json};
 
 use crate::program::succeed;
 
-/// A GPT-2 with classes, whose config.json names this pad token, and a tokenizer of the words w0, w1, … that has none.
+/// A GPT-2 classifier, whose config.json names this pad token, and a tokenizer of the words w0, w1, … that has none.
 fn classifier(folder: &Path, pad_token: u32) {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models/gpt2-classifier");
     std::fs::create_dir(folder).unwrap();
     let weights = "model.safetensors";
     std::fs::copy(fixture.join(weights), folder.join(weights)).unwrap();
-    let words = std::fs::read_to_string(fixture.join("config.json")).unwrap();
-    let mut words: Value = serde_json::from_str(&words).unwrap();
-    words["pad_token_id"] = json!(pad_token);
+    let json = std::fs::read_to_string(fixture.join("config.json")).unwrap();
+    let mut json: Value = serde_json::from_str(&json).unwrap();
+    json["pad_token_id"] = json!(pad_token);
     let vocabulary =
-        (0..words["vocab_size"].as_u64().unwrap()).map(|id| (format!("w{id}"), json!(id)));
+        (0..json["vocab_size"].as_u64().unwrap()).map(|id| (format!("w{id}"), json!(id)));
     let tokenizer = json!({
         "version": "1.0", "added_tokens": [], "pre_tokenizer": { "type": "WhitespaceSplit" },
         "model": {
@@ -25,12 +26,12 @@ fn classifier(folder: &Path, pad_token: u32) {
             "vocab": vocabulary.collect::<serde_json::Map<_, _>>(),
         },
     });
-    write(folder, "config.json", &words);
+    write(folder, "config.json", &json);
     write(folder, "tokenizer.json", &tokenizer);
 }
 
-fn write(folder: &Path, name: &str, words: &Value) {
-    std::fs::write(folder.join(name), words.to_string()).unwrap();
+fn write(folder: &Path, name: &str, json: &Value) {
+    std::fs::write(folder.join(name), json.to_string()).unwrap();
 }
 
 fn classified(folder: &Path, model: &str, texts: &[&str]) -> Vec<Value> {
@@ -45,7 +46,7 @@ const TEXTS: [&str; 2] = ["w5 w6 w8 w9 w10", "w9"];
 #[test]
 fn texts_end_before_the_pad_token_that_the_model_names() {
     let folder = tempfile::tempdir().unwrap();
-    // One that the model knows, and one that it does not.
+    // A pad token in the vocabulary, and one outside of it.
     for (model, pad_token) in [("known", 7), ("unknown", 99_999)] {
         classifier(&folder.path().join(model), pad_token);
         let both = classified(folder.path(), model, &TEXTS);
@@ -60,10 +61,7 @@ fn texts_end_before_the_pad_token_that_the_model_names() {
             };
             for (one, other) in scores(&alone).iter().zip(scores(&found)) {
                 assert_eq!(one.0, other.0);
-                assert!(
-                    (one.1 - other.1).abs() < 1e-6,
-                    "{text}: {one:?} and {other:?}"
-                );
+                assert_near(text, one.1, other.1, Scale::One, 1e-6);
             }
         }
     }
@@ -80,12 +78,12 @@ fn a_pad_token_of_generation_is_not_that_of_the_classes() {
         &json!({ "pad_token_id": 9, "eos_token_id": 3 }),
     );
     succeed(folder.path(), &["convert", "model", "--out", "again"]);
-    let said = |name: &str| -> Value {
+    let config = |name: &str| -> Value {
         let text = std::fs::read_to_string(folder.path().join("again").join(name)).unwrap();
         serde_json::from_str::<Value>(&text).unwrap()["pad_token_id"].take()
     };
     assert_eq!(
-        [said("config.json"), said("generation_config.json")],
+        [config("config.json"), config("generation_config.json")],
         [8, 9]
     );
     let texts = ["w5 w6 w9", "w9"];

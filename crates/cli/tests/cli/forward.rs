@@ -1,11 +1,12 @@
-//! `forward`: tensors in, tensors out, under Hugging Face's names; bad tensors get a sentence.
+//! `forward`: tensors in, tensors out, under Hugging Face's names; bad tensors are refused with an error message.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use crate::program::{succeed, transcript};
-use attentive::model::checkpoint::{TensorFile, write_tensors};
+use attentive::checkpoint::{TensorFile, write_tensors};
 use attentive::tensor::TensorData;
+use attentive_testing::{Scale, VALUES, assert_close};
 
 fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -72,10 +73,8 @@ fn gives_what_transformers_gives_under_its_names() {
             );
             let ours = output.floats(&tensor).unwrap();
             let theirs = golden.floats(&tensor).unwrap();
-            let largest = theirs.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let gaps = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
-            let apart = gaps.fold(0.0, f32::max) / largest;
-            assert!(apart < 1e-5, "{name}: {tensor} differs by {apart}");
+            let what = format!("{name}: {tensor}");
+            assert_close(what, &ours, &theirs, Scale::Largest, VALUES);
         }
     }
 }
@@ -103,7 +102,7 @@ fn errors_of_inputs() {
     };
     let ids = || ("input_ids", integers(&[1, 2, 3, 4], [1, 4]));
     let floats = TensorData::new(vec![1f32; 4], [1, 4]);
-    let screens = [
+    let transcripts = [
         check(vec![]),
         check(vec![("inputs", integers(&[1], [1, 1]))]),
         check(vec![("input_ids", floats)]),
@@ -137,10 +136,10 @@ fn errors_of_inputs() {
         let inputs = ["--inputs", "in.safetensors", "--save", place];
         transcript(path, &[&["forward", "model"][..], &inputs].concat())
     };
-    let screens = [
-        &screens[..],
+    let transcripts = [
+        &transcripts[..],
         &[save("in.safetensors"), save("model/model.safetensors")],
     ]
     .concat();
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }

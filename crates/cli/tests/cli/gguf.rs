@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use attentive::model::checkpoint::{TensorFile, write_tensors};
+use attentive::checkpoint::{TensorFile, write_tensors};
 use attentive::tensor::TensorData;
+use attentive_testing::{Scale, VALUES, assert_close};
 use serde_json::{Value, json};
 
 use crate::program::{attentive, succeed, transcript};
@@ -15,7 +16,7 @@ fn fixture(name: &str) -> PathBuf {
     path.canonicalize().unwrap()
 }
 
-/// A folder with both files, so that screens show short names.
+/// A folder with both files, so that transcripts show short paths.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["byte-pairs.gguf", "pieces.gguf"] {
@@ -24,16 +25,16 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn said(folder: &Path, arguments: &[&str]) -> Value {
+fn run_json(folder: &Path, arguments: &[&str]) -> Value {
     let output = succeed(folder, arguments);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
-fn screens() {
+fn transcripts() {
     let folder = folder();
     let path = folder.path();
-    let screens = [
+    let transcripts = [
         transcript(path, &["info", "byte-pairs.gguf"]),
         transcript(path, &["tokenize", "byte-pairs.gguf", "the cat 12"]),
         transcript(path, &["tokenize", "pieces.gguf", "the cat!é"]),
@@ -57,7 +58,7 @@ fn screens() {
         transcript(path, &["info", "missing.gguf"]),
         transcript(path, &["tokenize", "missing.gguf", "a"]),
     ];
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }
 
 #[test]
@@ -77,29 +78,29 @@ fn a_chat_goes_through_the_files_template_and_shows_the_answer_alone() {
         ];
         [&plain, more].concat()
     };
-    let told = said(folder.path(), &call(&["--json"]));
+    let output = run_json(folder.path(), &call(&["--json"]));
     assert_eq!(
-        told["prompt"],
+        output["prompt"],
         "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
     );
-    // No token of the beginning is added to what the template gives.
-    assert_eq!(told["prompt_ids"][0], 1);
-    assert_ne!(told["prompt_ids"][1], 1);
+    // No BOS token is added: the template already has one.
+    assert_eq!(output["prompt_ids"][0], 1);
+    assert_ne!(output["prompt_ids"][1], 1);
     let shown = succeed(folder.path(), &call(&[]));
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert_eq!(
         shown.trim_end_matches('\n'),
-        told["text"].as_str().unwrap().trim_end_matches('\n')
+        output["text"].as_str().unwrap().trim_end_matches('\n')
     );
-    let told = said(folder.path(), &call(&["--json", "--system", "sit"]));
-    let prompt = told["prompt"].as_str().unwrap();
+    let output = run_json(folder.path(), &call(&["--json", "--system", "sit"]));
+    let prompt = output["prompt"].as_str().unwrap();
     assert!(
         prompt.starts_with("<|im_start|>system\nsit<|im_end|>\n"),
         "{prompt}"
     );
 }
 
-/// The template of a folder, and a message from standard input.
+/// With the chat template of the folder, and a message from standard input.
 #[test]
 fn a_chat_with_the_model_of_a_folder() {
     use std::io::Write;
@@ -127,9 +128,9 @@ fn a_chat_with_the_model_of_a_folder() {
     input.write_all(b"a\n").unwrap();
     drop(input);
     let output = running.wait_with_output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["prompt"], "a:\nb");
-    assert_eq!(told["prompt_ids"], json!([1, 4, 3, 2]));
+    let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output["prompt"], "a:\nb");
+    assert_eq!(output["prompt_ids"], json!([1, 4, 3, 2]));
 }
 
 #[test]
@@ -159,8 +160,7 @@ fn forward_gives_what_numpy_gives() {
         );
         let ours = TensorFile::open(&folder.path().join("out.safetensors")).unwrap();
         let (ours, theirs) = (ours.floats("logits"), golden.floats("logits"));
-        for (one, other) in ours.unwrap().iter().zip(theirs.unwrap()) {
-            assert!((one - other).abs() < 1e-4, "{name}: {one} and {other}");
-        }
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_close(name, &ours, &theirs, Scale::Largest, VALUES);
     }
 }

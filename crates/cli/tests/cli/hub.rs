@@ -1,4 +1,4 @@
-//! Models of the hub, in the place of folders: against a hub on this machine.
+//! Hub models given in place of folders, against a test hub on this machine.
 
 use std::path::Path;
 use std::process::Output;
@@ -18,7 +18,7 @@ fn fixture(name: &str) -> std::path::PathBuf {
         .join(name)
 }
 
-/// A hub that has a fixture.
+/// A test hub that serves a fixture.
 fn hub(name: &str) -> Server {
     let read = |file: &str| std::fs::read(fixture(name).join(file)).ok();
     let names = ["config.json", "generation_config.json", "model.safetensors"];
@@ -30,7 +30,7 @@ fn hub(name: &str) -> Server {
     Server::start(Model::new(&files))
 }
 
-/// Runs the program where the hub is this one.
+/// Runs the program online, with this test hub as its endpoint.
 fn online(folder: &Path, server: &Server, arguments: &[&str]) -> Output {
     let mut command = attentive(folder, arguments);
     for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
@@ -44,8 +44,8 @@ fn online(folder: &Path, server: &Server, arguments: &[&str]) -> Output {
 }
 
 fn json(output: &Output) -> Value {
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -64,30 +64,33 @@ fn a_model_of_the_hub_writes_what_its_folder_writes() {
     assert!(server.requests().is_empty(), "a folder is a folder");
     let first = run(REPO);
     assert_eq!(json(&first)["ids"], expected["ids"]);
-    let words = String::from_utf8(first.stderr).unwrap();
-    assert!(words.starts_with("fetching model.safetensors, "), "{words}");
+    let stderr = String::from_utf8(first.stderr).unwrap();
+    assert!(
+        stderr.starts_with("downloading model.safetensors, "),
+        "{stderr}"
+    );
     assert!(server.requests().len() > 3);
     let second = run(REPO);
     assert_eq!(json(&second)["ids"], expected["ids"]);
     assert_eq!(String::from_utf8(second.stderr).unwrap(), "");
     assert_eq!(server.requests().len(), 1, "which commit it is at");
-    // The tests of the program are offline if nothing else is said.
+    // `attentive` runs the program offline.
     let offline = attentive(folder.path(), &generate(REPO)).output().unwrap();
     assert_eq!(json(&offline)["ids"], expected["ids"]);
     assert!(server.requests().is_empty());
-    // The hub is asked and has gone.
+    // The hub is asked, but is down.
     server.change(|model| model.refusal = Some((503, "")));
     let third = run(REPO);
     assert_eq!(json(&third)["ids"], expected["ids"]);
     assert_eq!(
         String::from_utf8(third.stderr).unwrap(),
-        "the hub cannot be reached (it answers with status 503); check the network, or HF_ENDPOINT, and try again\n\
-         using owner/tiny as it was last fetched\n"
+        "the hub cannot be reached (it responds with status 503); check the network, or HF_ENDPOINT, and try again\n\
+         using owner/tiny as it was last downloaded\n"
     );
 }
 
 #[test]
-fn info_fetches_no_weights() {
+fn info_downloads_no_weights() {
     let server = hub("llama");
     let folder = tempfile::tempdir().unwrap();
     let output = online(folder.path(), &server, &["info", REPO, "--json"]);
@@ -107,30 +110,31 @@ fn a_folder_goes_before_a_model_of_the_same_name() {
 }
 
 #[test]
-fn errors_of_models_that_are_nowhere() {
+fn errors_of_models_that_do_not_exist() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
-    // One folder deeper: `../x` too is then a name nobody else can have taken.
+    // One folder deeper, so that `../x` is inside the temporary folder too.
     let path = &folder.path().join("here");
     std::fs::create_dir(path).unwrap();
-    let mut screens: Vec<String> = ["nowhere", "a/b/c", "../x", "owner/tiny", "runs/story@main"]
-        .iter()
-        .map(|model| transcript(path, &["info", model]))
-        .collect();
-    let mut ask = |model: &str| {
+    let mut transcripts: Vec<String> =
+        ["nowhere", "a/b/c", "../x", "owner/tiny", "runs/story@main"]
+            .iter()
+            .map(|model| transcript(path, &["info", model]))
+            .collect();
+    let mut run = |model: &str| {
         let output = online(path, &server, &["info", model]);
-        let words = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         let code = output.status.code().unwrap();
-        screens.push(format!("$ attentive info {model}\n{words}[exit {code}]"));
+        transcripts.push(format!("$ attentive info {model}\n{stderr}[exit {code}]"));
     };
-    ask("runs/story");
-    ask("owner/tiny@v9");
+    run("runs/story");
+    run("owner/tiny@v9");
     server.change(|model| model.refusal = Some((401, "GatedRepo")));
-    ask("owner/tiny");
+    run("owner/tiny");
     let mut command = attentive(path, &["tokenize", "owner/tiny", "text"]);
     let output = command.env("HF_HUB_OFFLINE", "perhaps").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }
 
 #[test]
@@ -140,9 +144,13 @@ fn nothing_is_saved_over_a_file_of_the_cache() {
     online(folder.path(), &server, &["info", REPO]);
     let commit = "a".repeat(40);
     let file = format!("huggingface/hub/models--owner--tiny/snapshots/{commit}/config.json");
-    let words = ["forward", REPO, "--inputs", "in.safetensors", "--save"];
-    let output = online(folder.path(), &server, &[&words[..], &[&*file]].concat());
+    let arguments = ["forward", REPO, "--inputs", "in.safetensors", "--save"];
+    let output = online(
+        folder.path(),
+        &server,
+        &[&arguments[..], &[&*file]].concat(),
+    );
     assert_eq!(output.status.code(), Some(2));
-    let words = String::from_utf8(output.stderr).unwrap();
-    assert!(words.contains("is a file of the model"), "{words}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("is a file of the model"), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! Tests of the built program, as a user runs it: what it prints, what it leaves on disk, how it ends.
+//! Tests of the built program, as a user runs it: its output, its files, its exit codes.
 
 mod classifiers;
 mod forward;
@@ -8,9 +8,9 @@ mod marian;
 mod program;
 mod recurrent;
 mod resume;
-mod screens;
 mod settings;
 mod tasks;
 mod tokenize;
 mod training;
+mod transcripts;
 mod translate;

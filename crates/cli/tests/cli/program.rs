@@ -1,4 +1,4 @@
-//! Runs the built program in a folder of its own. Shared by the tests beside it.
+//! Runs the built program in a folder of its own; shared by these tests.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -11,10 +11,10 @@ pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .stdin(Stdio::null())
         .env("COLUMNS", "100")
-        // Results are the same only for the same number of threads.
+        // Results are reproducible only with a fixed number of threads.
         .env("ATTENTIVE_THREADS", "2")
         .env("RAYON_NUM_THREADS", "2")
-        // No test asks the true hub, or sees the models of whoever runs it.
+        // No test contacts the real hub, or sees the user's cached models.
         .env("HF_HUB_OFFLINE", "1")
         .env("HF_HOME", folder.join("huggingface"));
     for name in ["HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT"] {
@@ -23,7 +23,7 @@ pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What the program printed, with its exit code, as a person would see it.
+/// The command line, its output and its exit code, as in a terminal.
 pub fn transcript(folder: &Path, arguments: &[&str]) -> String {
     let output = attentive(folder, arguments).output().unwrap();
     let text = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Interrupted training: whatever ends a run, resuming it ends in the same bits as never having stopped.
+//! Interrupted training: however a run ends, a resumed run is bitwise identical to an uninterrupted one.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! What a folder's generation_config.json says of making texts: followed, gone before by options, refused, or carried along.
+//! Generation settings of a folder's generation_config.json: applied, overridden by options, refused, or kept by `convert`.
 
 use std::path::{Path, PathBuf};
 
-use attentive::model::checkpoint::TensorFile;
+use attentive::checkpoint::TensorFile;
 use serde_json::{Value, json};
 
 use crate::program::{succeed, transcript};
@@ -13,84 +13,87 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A copy of a fixture, `folder/model`, whose generation_config.json says these settings besides.
+/// Copies a fixture to `folder/model`, with these settings added to its generation_config.json.
 fn with_settings(folder: &Path, name: &str, settings: &Value) {
-    let place = folder.join("model");
-    std::fs::create_dir_all(&place).unwrap();
+    let model = folder.join("model");
+    std::fs::create_dir_all(&model).unwrap();
     for file in ["config.json", "model.safetensors"] {
-        std::fs::copy(fixture(name).join(file), place.join(file)).unwrap();
+        std::fs::copy(fixture(name).join(file), model.join(file)).unwrap();
     }
     let file = "generation_config.json";
-    let said = std::fs::read(fixture(name).join(file)).unwrap();
-    let mut words: Value = serde_json::from_slice(&said).unwrap();
+    let bytes = std::fs::read(fixture(name).join(file)).unwrap();
+    let mut json: Value = serde_json::from_slice(&bytes).unwrap();
     for (key, value) in settings.as_object().unwrap() {
-        words[key] = value.clone();
+        json[key] = value.clone();
     }
-    std::fs::write(place.join(file), words.to_string()).unwrap();
+    std::fs::write(model.join(file), json.to_string()).unwrap();
 }
 
 fn ids(folder: &Path, options: &[&str]) -> Value {
     let first = ["generate", "model", "--json", "--max-tokens", "32"];
     let output = succeed(folder, &[&first, options].concat());
-    let words: Value = serde_json::from_slice(&output.stdout).unwrap();
-    words["ids"].clone()
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    json["ids"].clone()
 }
 
 #[test]
-fn how_tokens_are_chosen_is_the_folder_s_affair_unless_options_say_otherwise() {
+fn options_override_the_sampling_settings_of_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let golden = TensorFile::open(&fixture("llama").join("golden.safetensors")).unwrap();
     let prompt = golden.integers("prompt_ids").unwrap();
-    let likeliest = json!(golden.integers("greedy_ids").unwrap()[prompt.len()..]);
+    let greedy = json!(golden.integers("greedy_ids").unwrap()[prompt.len()..]);
     let prompt: Vec<String> = prompt.iter().map(i64::to_string).collect();
     let prompt = prompt.join(",");
-    let draw = |options: &[&str]| ids(path, &[&["--ids", &prompt], options].concat());
+    let generate = |options: &[&str]| ids(path, &[&["--ids", &prompt], options].concat());
 
     with_settings(
         path,
         "llama",
         &json!({ "do_sample": false, "eos_token_id": 1 }),
     );
-    assert_eq!(draw(&[]), likeliest);
-    assert_eq!(draw(&["--seed", "3"]), likeliest);
-    assert_ne!(draw(&["--temperature", "5", "--seed", "3"]), likeliest);
-    // A folder's numbers are taken where tokens are drawn against its word, or without one.
-    for drawn in [json!(false), Value::Null] {
-        let settings = json!({ "do_sample": drawn, "top_k": 1, "eos_token_id": 1 });
+    assert_eq!(generate(&[]), greedy);
+    assert_eq!(generate(&["--seed", "3"]), greedy);
+    assert_ne!(generate(&["--temperature", "5", "--seed", "3"]), greedy);
+    // An option that turns sampling on leaves the folder's other sampling settings in effect; so does an unset `do_sample`.
+    for do_sample in [json!(false), Value::Null] {
+        let settings = json!({ "do_sample": do_sample, "top_k": 1, "eos_token_id": 1 });
         with_settings(path, "llama", &settings);
-        assert_eq!(draw(&["--temperature", "5", "--seed", "3"]), likeliest);
-        assert_eq!(draw(&["--seed", "3"]), likeliest);
+        assert_eq!(generate(&["--temperature", "5", "--seed", "3"]), greedy);
+        assert_eq!(generate(&["--seed", "3"]), greedy);
     }
     with_settings(
         path,
         "llama",
         &json!({ "do_sample": true, "top_k": 1, "eos_token_id": 1 }),
     );
-    assert_eq!(draw(&["--seed", "3"]), likeliest);
+    assert_eq!(generate(&["--seed", "3"]), greedy);
     assert_ne!(
-        draw(&["--seed", "3", "--top-k", "20", "--temperature", "5"]),
-        likeliest
+        generate(&["--seed", "3", "--top-k", "20", "--temperature", "5"]),
+        greedy
     );
-    let wild = json!({ "do_sample": true, "temperature": 9.0, "top_h": 0.5, "eos_token_id": 1 });
-    with_settings(path, "llama", &wild);
-    assert_eq!(draw(&["--temperature", "0"]), likeliest);
+    let hot = json!({ "do_sample": true, "temperature": 9.0, "top_h": 0.5, "eos_token_id": 1 });
+    with_settings(path, "llama", &hot);
+    assert_eq!(generate(&["--temperature", "0"]), greedy);
     with_settings(
         path,
         "llama",
         &json!({ "repetition_penalty": 1.6, "do_sample": false }),
     );
-    assert_ne!(draw(&[]), likeliest);
-    let left = draw(&["--repetition-penalty", "1"]);
-    let left = left.as_array().unwrap();
-    assert_eq!(*left, likeliest.as_array().unwrap()[..left.len()]);
+    assert_ne!(generate(&[]), greedy);
+    let unpenalized = generate(&["--repetition-penalty", "1"]);
+    let unpenalized = unpenalized.as_array().unwrap();
+    assert_eq!(
+        *unpenalized,
+        greedy.as_array().unwrap()[..unpenalized.len()]
+    );
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused_where_texts_are_made() {
+fn unsupported_settings_are_refused_by_commands_that_generate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let mut screens = Vec::new();
+    let mut transcripts = Vec::new();
     let generate: &[&str] = &["generate", "model", "--ids", "5,9", "--max-tokens", "3"];
     for (settings, commands) in [
         (
@@ -116,16 +119,16 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
             &attentive::text::TokenizerConfig::Characters {},
             &["ab".to_owned()],
         );
-        let place = path.join("model/tokenizer.json");
-        std::fs::write(place, tokenizer.unwrap().to_json().unwrap()).unwrap();
-        screens.push(format!("{settings}"));
-        screens.extend(commands.into_iter().map(|it| transcript(path, it)));
-        // Who makes no text does not mind.
+        let file = path.join("model/tokenizer.json");
+        std::fs::write(file, tokenizer.unwrap().to_json().unwrap()).unwrap();
+        transcripts.push(format!("{settings}"));
+        transcripts.extend(commands.into_iter().map(|it| transcript(path, it)));
+        // Commands that generate nothing ignore the settings.
         succeed(path, &["info", "model"]);
     }
     with_settings(path, "models/bart", &json!({ "do_sample": true }));
-    screens.push(transcript(path, &["translate", "model", "a"]));
-    // What no text can be made with is a mistake of the file.
+    transcripts.push(transcript(path, &["translate", "model", "a"]));
+    // Values that are out of range are errors of the file.
     for settings in [
         json!({ "repetition_penalty": 0.0 }),
         json!({ "encoder_repetition_penalty": 0 }),
@@ -134,13 +137,13 @@ fn what_cannot_be_followed_is_refused_where_texts_are_made() {
         json!({ "bad_words_ids": [[]] }),
     ] {
         with_settings(path, "models/bart", &settings);
-        screens.push(format!("{settings}\n{}", transcript(path, generate)));
+        transcripts.push(format!("{settings}\n{}", transcript(path, generate)));
     }
-    insta::assert_snapshot!(screens.join("\n"));
+    insta::assert_snapshot!(transcripts.join("\n"));
 }
 
 #[test]
-fn a_converted_model_keeps_all_that_its_folder_says_of_texts() {
+fn a_converted_model_keeps_the_generation_settings_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let settings = json!({
@@ -156,7 +159,7 @@ fn a_converted_model_keeps_all_that_its_folder_says_of_texts() {
         serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
     };
     let (mut before, after) = (read("model"), read("again"));
-    // What no token is, is said.
+    // `convert` writes missing special tokens as null.
     before["bos_token_id"] = Value::Null;
     assert_eq!(before, after);
 }

@@ -1,10 +1,12 @@
-//! `fill`, `classify`, `embed` and `convert`, on small models with drawn weights and tokenizers of the tests of `text`.
+//! `fill`, `classify`, `embed` and `convert`, on small models with random weights and the tokenizers of the tests of `text`.
 
 use std::path::Path;
 
-use attentive::model::checkpoint::{self, SpecialTokens};
+use attentive::checkpoint::{self};
+use attentive::generation::SpecialTokens;
 use attentive::model::{Model, ModelConfig};
 use attentive::tensor::Device;
+use attentive_testing::{Scale, assert_close, assert_near};
 use serde_json::{Value, json};
 
 use crate::program::{succeed, transcript};
@@ -13,10 +15,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Saves a BERT with this head, and the tokenizer of its vocabulary beside it.
+/// Saves a BERT with these heads, and its tokenizer.
 fn bert(folder: &Path, heads: &Value) {
-    let mut words = json!({
-        "vocabulary": 110, "length": 16, "width": 16, "role": "bidirectional", "head": "none", "initial_deviation": 0.4,
+    let mut json = json!({
+        "vocabulary": 110, "length": 16, "width": 16, "role": "bidirectional", "head": "none", "init_std": 0.4,
         "embedding": { "types": 2, "norm": { "kind": "layer", "epsilon": 1e-12 } },
         "positions": { "kind": "learned" },
         "blocks": [{
@@ -25,9 +27,9 @@ fn bert(folder: &Path, heads: &Value) {
             "feed_forward": { "kind": "plain", "hidden_width": 24, "activation": "gelu" }
         }]
     });
-    let said = heads.as_object().unwrap().clone();
-    words.as_object_mut().unwrap().extend(said);
-    let config: ModelConfig = serde_json::from_value(words).unwrap();
+    let heads = heads.as_object().unwrap().clone();
+    json.as_object_mut().unwrap().extend(heads);
+    let config: ModelConfig = serde_json::from_value(json).unwrap();
     let model = Model::new(&config, 7, &Device::flex()).unwrap();
     checkpoint::save(folder, &model, &SpecialTokens::default()).unwrap();
     assert_eq!(checkpoint::describe(folder).unwrap().model_type, "bert");
@@ -43,11 +45,11 @@ fn bert(folder: &Path, heads: &Value) {
 
 fn masked() -> Value {
     let transform = json!({ "activation": "gelu", "norm": { "kind": "layer", "epsilon": 1e-12 } });
-    json!({ "head": { "words": { "tied": true, "bias": true, "transform": transform } } })
+    json!({ "head": { "lm_head": { "tied": true, "bias": true, "transform": transform } } })
 }
 
 fn classes() -> Value {
-    json!({ "pooler": { "from": "first", "map": {} }, "classes": { "classes": 3 } })
+    json!({ "pooler": { "from": "first", "projection": {} }, "classes": { "classes": 3 } })
 }
 
 fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
@@ -113,7 +115,8 @@ fn classes_add_up_and_pairs_differ_from_texts() {
     };
     for found in pairs.iter().chain(&texts) {
         assert_eq!(chances(found).len(), 3);
-        assert!((chances(found).iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        let sum = chances(found).iter().sum::<f64>();
+        assert_near("probabilities", sum, 1.0, Scale::One, 1e-9);
     }
     assert_ne!(chances(&pairs[0]), chances(&texts[0]));
 }
@@ -126,9 +129,9 @@ fn scores_are_read_as_the_problem_type_says() {
     let file = path.join("model/config.json");
     let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let classified = |problem: &str| -> Vec<Value> {
-        let mut words = written.clone();
-        words["problem_type"] = json!(problem);
-        std::fs::write(&file, words.to_string()).unwrap();
+        let mut json = written.clone();
+        json["problem_type"] = json!(problem);
+        std::fs::write(&file, json.to_string()).unwrap();
         let found = lines(path, &["classify", "model", "the dog is quick", "--json"]);
         found[0]["classes"].as_array().unwrap().clone()
     };
@@ -152,15 +155,16 @@ fn scores_are_read_as_the_problem_type_says() {
     ];
     for (problem, meant) in problems {
         for (found, score) in classified(problem).iter().zip(&scores) {
-            let apart = found["probability"].as_f64().unwrap() - meant(*score);
-            assert!(apart.abs() < 1e-6, "{problem}: {found}");
+            let probability = found["probability"].as_f64().unwrap();
+            assert_near(problem, probability, meant(*score), Scale::One, 1e-6);
         }
     }
     classified("multi_label_classification");
     succeed(path, &["convert", "model", "--out", "again"]);
     let again = std::fs::read_to_string(path.join("again/config.json")).unwrap();
     assert!(again.contains("\"problem_type\": \"multi_label_classification\""));
-    let one = json!({ "pooler": { "from": "first", "map": {} }, "classes": { "classes": 1 } });
+    let one =
+        json!({ "pooler": { "from": "first", "projection": {} }, "classes": { "classes": 1 } });
     bert(&path.join("one"), &one);
     let found = lines(path, &["classify", "one", "the dog", "--json"]);
     let chance = found[0]["classes"][0]["probability"].as_f64().unwrap();
@@ -175,7 +179,7 @@ fn numbers_that_float16_cannot_hold_are_refused_before_anything_is_written() {
     std::fs::create_dir(path.join("model")).unwrap();
     std::fs::copy(fixture.join("config.json"), path.join("model/config.json")).unwrap();
     let mut bytes = std::fs::read(fixture.join("model.safetensors")).unwrap();
-    // The last number of the last tensor of the file.
+    // The last value of the last tensor of the file.
     let end = bytes.len() - 4;
     bytes[end..].copy_from_slice(&70000f32.to_le_bytes());
     std::fs::write(path.join("model/model.safetensors"), bytes).unwrap();
@@ -237,7 +241,7 @@ fn vectors_have_length_one_and_are_most_like_themselves() {
     let path = folder.path();
     bert(
         &path.join("model"),
-        &json!({ "pooler": { "from": "first", "map": {} } }),
+        &json!({ "pooler": { "from": "first", "projection": {} } }),
     );
     let texts = ["the dog", "a small robot is quick", "to play"];
     for pooling in ["mean", "cls", "last", "max"] {
@@ -246,16 +250,16 @@ fn vectors_have_length_one_and_are_most_like_themselves() {
         for line in &found {
             let vector = line["vector"].as_array().unwrap();
             let squares = vector.iter().map(|it| it.as_f64().unwrap().powi(2));
-            assert!((squares.sum::<f64>() - 1.0).abs() < 1e-6);
+            assert_near(pooling, squares.sum::<f64>(), 1.0, Scale::One, 1e-6);
         }
         let alone = lines(path, &[&arguments, &texts[..1]].concat());
-        let close = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
-        let (a, b) = (&alone[0]["vector"], &found[0]["vector"]);
-        let (a, b) = (a.as_array().unwrap(), b.as_array().unwrap());
-        assert!(
-            a.iter().zip(b).all(|(a, b)| close(a, b)),
-            "padding changes {pooling}"
-        );
+        let vector = |line: &Value| -> Vec<f64> {
+            let numbers = line["vector"].as_array().unwrap().iter();
+            numbers.map(|it| it.as_f64().unwrap()).collect()
+        };
+        let what = format!("padding changes {pooling}");
+        let (alone, padded) = (vector(&alone[0]), vector(&found[0]));
+        assert_close(what, &padded, &alone, Scale::One, 1e-6);
     }
     let rows = lines(
         path,
@@ -263,7 +267,7 @@ fn vectors_have_length_one_and_are_most_like_themselves() {
     );
     for (i, row) in rows.iter().enumerate() {
         let own = row["similarities"][i].as_f64().unwrap();
-        assert!((own - 1.0).abs() < 1e-6);
+        assert_near("similarity", own, 1.0, Scale::One, 1e-6);
     }
 }
 
@@ -296,12 +300,12 @@ fn a_converted_folder_has_its_modules() {
     let model = path.join("model");
     bert(&model, &masked());
     let modules = |place: &str, kind: &str| {
-        let words = json!([
+        let json = json!([
             { "path": "", "type": "sentence_transformers.models.Transformer" },
             { "path": place, "type": format!("sentence_transformers.models.{kind}") },
             { "path": "2_Normalize", "type": "sentence_transformers.models.Normalize" },
         ]);
-        std::fs::write(model.join("modules.json"), words.to_string()).unwrap();
+        std::fs::write(model.join("modules.json"), json.to_string()).unwrap();
     };
     std::fs::create_dir_all(model.join("sub/1_Pooling")).unwrap();
     let pooling = r#"{"pooling_mode_max_tokens": true}"#;

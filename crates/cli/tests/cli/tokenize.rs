@@ -1,4 +1,4 @@
-//! `attentive tokenize`: the ids of Hugging Face, from folders of old and new files.
+//! `attentive tokenize` matches Hugging Face, on folders with legacy vocabulary files or a tokenizer.json.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ fn texts_and_pairs_have_the_ids_of_hugging_face() {
         let [first, second] = ["first", "second"].map(|key| pair[key].as_str().unwrap());
         let arguments = ["tokenize", path, first, "--pair", second, "--json"];
         let output = succeed(Path::new("."), &arguments);
-        let words: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(words["ids"], pair["ids"], "{name}");
-        assert_eq!(words["type_ids"], pair["type_ids"], "{name}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["ids"], pair["ids"], "{name}");
+        assert_eq!(json["type_ids"], pair["type_ids"], "{name}");
     }
 }
 
@@ -71,7 +71,7 @@ fn lines_of_standard_input_are_texts_and_ids_become_text() {
 }
 
 #[test]
-fn screens() {
+fn transcripts() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path();
     std::fs::create_dir(path.join("empty")).unwrap();
@@ -79,11 +79,11 @@ fn screens() {
     for file in ["vocab.json", "merges.txt", "tokenizer_config.json"] {
         std::fs::copy(folder("gpt2").join(file), path.join("model").join(file)).unwrap();
     }
-    let screens = [
+    let transcripts = [
         transcript(path, &["tokenize", "model", "the dog"]),
         transcript(path, &["tokenize", "model", "--ids", "999999"]),
         transcript(path, &["tokenize", "empty", "the dog"]),
         transcript(path, &["tokenize", "missing", "the dog"]),
     ];
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }

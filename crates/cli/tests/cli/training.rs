@@ -1,4 +1,4 @@
-//! Training that goes wrong or is disturbed: nothing that was saved is lost, and what happened is told.
+//! Training that goes wrong or is disturbed: nothing that was saved is lost, and the user sees what happened.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -50,10 +50,12 @@ fn a_run_that_diverges_saves_nothing_of_it() {
     insta::assert_snapshot!(without_progress(&[first, second]));
 }
 
-/// The screens without the lines that tell of speed.
-fn without_progress(screens: &[String]) -> String {
-    let screens = screens.join("\n\n");
-    let kept = screens.lines().filter(|line| !line.contains("tokens/s"));
+/// The transcripts without the lines that hold timings.
+fn without_progress(transcripts: &[String]) -> String {
+    let transcripts = transcripts.join("\n\n");
+    let kept = transcripts
+        .lines()
+        .filter(|line| !line.contains("tokens/s"));
     kept.collect::<Vec<_>>().join("\n")
 }
 
@@ -63,7 +65,7 @@ fn folders_that_cannot_hold_the_run_are_refused() {
     let path = folder.path();
     std::fs::create_dir(path.join("run")).unwrap();
     std::fs::write(path.join("run/config.json"), "mine").unwrap();
-    let mut screens = vec![
+    let mut transcripts = vec![
         train(path, &[]),
         train(path, &["--resume"]),
         train(path, &["--overwrite"]),
@@ -74,18 +76,18 @@ fn folders_that_cannot_hold_the_run_are_refused() {
         std::fs::read(path.join("run/config.json")).unwrap(),
         b"mine"
     );
-    // Killed before the recipe was written, a run leaves this.
+    // What a run leaves behind if it is killed before the recipe is written.
     std::fs::remove_file(path.join("run/config.json")).unwrap();
     std::fs::create_dir(path.join("run/checkpoints")).unwrap();
     succeed(path, &RUN);
-    screens.push(train(path, &["--resume", "--set", "training.steps=5"]));
+    transcripts.push(train(path, &["--resume", "--set", "training.steps=5"]));
     let state = path.join("run/checkpoints/last.safetensors");
     let bytes = std::fs::read(&state).unwrap();
     std::fs::write(&state, &bytes[..bytes.len() / 2]).unwrap();
-    screens.push(train(path, &["--resume"]));
+    transcripts.push(train(path, &["--resume"]));
     std::fs::write(&state, bytes).unwrap();
     succeed(path, &[&RUN[..], &["--resume"]].concat());
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn resuming_needs_the_same_text_and_not_the_same_place() {
     let first = String::from_utf8(first.stdout).unwrap();
     assert!(first.contains("has no tokens for sample.prompt"), "{first}");
     let resume = [&run[..], &characters, &["--resume"]].concat();
-    // The recipe names no files: those of the run are kept.
+    // The recipe names no files, so the run keeps its own.
     succeed(path, &resume);
     std::fs::rename(path.join("a.txt"), path.join("b.txt")).unwrap();
     let moved = [&resume[..], &["--data", "b.txt"]].concat();
@@ -110,7 +112,7 @@ fn resuming_needs_the_same_text_and_not_the_same_place() {
     std::fs::write(path.join("b.txt"), text + "é").unwrap();
     let changed = transcript(path, &moved);
     assert!(
-        changed.contains("the data is not what run was started on"),
+        changed.contains("the data is not what run was started with"),
         "{changed}"
     );
     assert!(changed.ends_with("[exit 1]"), "{changed}");
@@ -127,7 +129,7 @@ fn one_run_per_folder_and_a_closed_pipe_saves() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     lines.read_line(&mut String::new()).unwrap();
-    // Read on, so that the run does not wait for us.
+    // Keeps reading, so that the pipe does not fill up and block the run.
     let state = path.join("run/checkpoints/last.safetensors");
     while !state.exists() {
         lines.read_line(&mut String::new()).unwrap();

@@ -1,11 +1,12 @@
-//! `translate`, and `generate` of encoder-decoders and with beams: the ids of transformers, and what a person reads.
+//! `translate`, and `generate` of encoder-decoders and with beams: ids against transformers, and transcripts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use attentive::model::checkpoint::TensorFile;
+use attentive::checkpoint::TensorFile;
 use attentive::text::{Tokenizer, TokenizerConfig};
+use attentive_testing::{SCORES, Scale, assert_near};
 use serde_json::{Value, json};
 
 use crate::program::{attentive, succeed, transcript};
@@ -16,27 +17,27 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A copy of a fixture with a tokenizer of characters, in `folder/name`.
+/// Copies a fixture to `folder/name`, with a character tokenizer.
 fn with_tokenizer(folder: &Path, name: &str) {
-    let place = folder.join(name);
-    std::fs::create_dir(&place).unwrap();
+    let destination = folder.join(name);
+    std::fs::create_dir(&destination).unwrap();
     for file in ["config.json", "generation_config.json", "model.safetensors"] {
-        std::fs::copy(fixture(name).join(file), place.join(file)).unwrap();
+        std::fs::copy(fixture(name).join(file), destination.join(file)).unwrap();
     }
     let characters = "abcdefghijklmnopqrstuvwxyz .,!?".to_owned();
     let tokenizer = Tokenizer::train(&TokenizerConfig::Characters {}, &[characters]).unwrap();
     let text = tokenizer.to_json().unwrap();
-    std::fs::write(place.join("tokenizer.json"), text).unwrap();
+    std::fs::write(destination.join("tokenizer.json"), text).unwrap();
 }
 
 /// Adds settings to the generation_config.json of `folder`.
 fn configure(folder: &Path, settings: &Value) {
     let path = folder.join("generation_config.json");
-    let mut words: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     for (key, value) in settings.as_object().unwrap() {
-        words[key] = value.clone();
+        json[key] = value.clone();
     }
-    std::fs::write(path, words.to_string()).unwrap();
+    std::fs::write(path, json.to_string()).unwrap();
 }
 
 fn listed(ids: &[i64]) -> String {
@@ -51,8 +52,8 @@ fn parsed(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     lines.collect()
 }
 
-/// The made tokens of a golden's row, up to the end token.
-fn made(row: &[i64], end: i64) -> Vec<i64> {
+/// The generated tokens of a golden row, up to the end token.
+fn generated(row: &[i64], end: i64) -> Vec<i64> {
     row[1..]
         .iter()
         .copied()
@@ -92,17 +93,17 @@ fn options_and_the_folder_say_how_to_search() {
         let first = [
             "generate", "bart", "--json", "--return", "4", "--ids", &source,
         ];
-        let words = &parsed(path, &[&first, arguments].concat())[0];
+        let json = &parsed(path, &[&first, arguments].concat())[0];
         let ids = golden.integers(&format!("beams.{name}.ids")).unwrap();
         let width = golden.shape(&format!("beams.{name}.ids")).unwrap()[1];
         let scores = golden.floats(&format!("beams.{name}.scores")).unwrap();
-        for (i, text) in words["texts"].as_array().unwrap().iter().enumerate() {
+        for (i, text) in json["texts"].as_array().unwrap().iter().enumerate() {
             let row = &ids[i * width..][..width];
-            assert_eq!(text["ids"], json!(made(row, 2)), "{name}");
-            let apart = text["score"].as_f64().unwrap() - f64::from(scores[i]);
-            assert!(apart.abs() < 1e-4, "{name}");
+            assert_eq!(text["ids"], json!(generated(row, 2)), "{name}");
+            let score = text["score"].as_f64().unwrap();
+            assert_near(name, score, scores[i], Scale::EachOrOne, SCORES);
         }
-        assert_eq!(words["texts"].as_array().unwrap().len(), 4);
+        assert_eq!(json["texts"].as_array().unwrap().len(), 4);
     };
     let four = ["--beams", "4", "--max-tokens", "24"];
     expect("plain", &four);
@@ -120,21 +121,21 @@ fn options_and_the_folder_say_how_to_search() {
     expect("plain", &["--early-stopping", "false"]);
     configure(&path.join("bart"), &json!({ "forced_eos_token_id": 2 }));
     expect("forced", &[]);
-    // Drawing at random, asked for, goes before what the folder says.
+    // Sampling options override beam search of the folder.
     let seeded = [
         "generate", "bart", "--json", "--ids", &source, "--seed", "3",
     ];
-    let drawn = [&seeded[..], &["--temperature", "1"]].concat();
-    assert_eq!(parsed(path, &drawn)[0]["seed"], 3);
-    // A seed alone asks for nothing.
+    let sampled = [&seeded[..], &["--temperature", "1"]].concat();
+    assert_eq!(parsed(path, &sampled)[0]["seed"], 3);
+    // A seed alone does not turn on sampling.
     expect("forced", &["--seed", "3"]);
 }
 
 #[test]
-fn a_decoder_is_searched_too() {
+fn beam_search_works_for_decoders_too() {
     let model = fixture("bert-generation-decoder");
     let model = model.to_str().unwrap();
-    let words = &parsed(
+    let json = &parsed(
         Path::new("."),
         &[
             "generate",
@@ -148,12 +149,12 @@ fn a_decoder_is_searched_too() {
             "--json",
         ],
     )[0];
-    assert_eq!(words["texts"].as_array().unwrap().len(), 1);
-    assert_eq!(words["beams"], 3);
+    assert_eq!(json["texts"].as_array().unwrap().len(), 1);
+    assert_eq!(json["beams"], 3);
 }
 
 #[test]
-fn lines_are_translated_alike_whatever_the_batch() {
+fn translations_do_not_depend_on_the_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     with_tokenizer(path, "t5");
@@ -176,14 +177,14 @@ fn lines_are_translated_alike_whatever_the_batch() {
             ),
             _ => {
                 let [one, all] = [one, all].map(|it| it["score"].as_f64().unwrap());
-                assert!((one - all).abs() < 1e-5);
+                assert_near(line, one, all, Scale::EachOrOne, SCORES);
             }
         }
     }
     let texts = translate(&["why?", "a small fox."]);
     assert_eq!(texts[0]["translation"], one[3]["translation"]);
     assert_eq!(texts[1]["translation"], one[0]["translation"]);
-    // Four beams are what `generate` finds with four.
+    // Four beams are the default of `translate`.
     let found = [
         "generate",
         "t5",
@@ -199,7 +200,7 @@ fn lines_are_translated_alike_whatever_the_batch() {
         parsed(path, &found)[0]["texts"][0]["text"],
         one[3]["translation"]
     );
-    // A prefix is read and not shown.
+    // The prefix is prepended to the source, but not to the output.
     let prefixed = translate(&["--prefix", "wh", "y?"]);
     assert_eq!(prefixed[0]["translation"], one[3]["translation"]);
     assert_eq!(prefixed[0]["source"], "y?");
@@ -249,7 +250,7 @@ fn errors() {
         .unwrap()
         .display()
         .to_string();
-    let mut screens = vec![
+    let mut transcripts = vec![
         run(&["translate", "bert-generation-decoder", "a"]),
         run(&["translate", &bare, "a"]),
         run(&["translate", "bart", "a", ""]),
@@ -295,13 +296,13 @@ fn errors() {
         run(&["generate", &encoder, "--ids", "5"]).replace(&encoder, "bert"),
     ];
     configure(&path.join("bart"), &json!({ "decoder_start_token_id": 73 }));
-    screens.push(run(&["generate", "bart", "--ids", "5"]));
+    transcripts.push(run(&["generate", "bart", "--ids", "5"]));
     for wrong in [
         json!({ "early_stopping": "soon" }),
         json!({ "early_stopping": false, "num_beams": 0 }),
     ] {
         configure(&path.join("bart"), &wrong);
-        screens.push(run(&["translate", "bart", "a"]));
+        transcripts.push(run(&["translate", "bart", "a"]));
     }
-    insta::assert_snapshot!(screens.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }

@@ -1,14 +1,14 @@
-//! What a GGUF file says about its model, by key.
+//! The metadata of a GGUF file.
 
 use std::collections::BTreeMap;
 
-/// Values by key. A getter gives none where the key is missing or its value is of another type.
+/// Values by key. Getters return `None` if the key is missing or its value is of another type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     pub(super) values: BTreeMap<String, Value>,
 }
 
-/// A value, as the file has it.
+/// A metadata value.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Value {
@@ -23,14 +23,14 @@ pub enum Value {
     F32(f32),
     F64(f64),
     Bool(bool),
-    Text(String),
-    List(List),
+    String(String),
+    Array(Array),
 }
 
-/// Values of one type. Each list is a vector of that type, so that it takes no more memory than its file does.
+/// An array of values of one type, stored as a vector of that type so that it takes no more memory than in the file.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub enum List {
+pub enum Array {
     U8(Vec<u8>),
     I8(Vec<i8>),
     U16(Vec<u16>),
@@ -42,8 +42,8 @@ pub enum List {
     F32(Vec<f32>),
     F64(Vec<f64>),
     Bool(Vec<bool>),
-    Text(Vec<String>),
-    List(Vec<List>),
+    String(Vec<String>),
+    Array(Vec<Array>),
 }
 
 impl Metadata {
@@ -57,88 +57,88 @@ impl Metadata {
         self.values.get(key)
     }
 
-    /// A text.
-    pub fn text(&self, key: &str) -> Option<&str> {
+    /// A string.
+    pub fn string(&self, key: &str) -> Option<&str> {
         match self.get(key)? {
-            Value::Text(text) => Some(text),
+            Value::String(string) => Some(string),
             _ => None,
         }
     }
 
-    /// A whole number of any type, if it is not negative.
+    /// A non-negative integer of any width.
     pub fn integer(&self, key: &str) -> Option<u64> {
         match self.get(key)? {
-            Value::U8(number) => Some((*number).into()),
-            Value::U16(number) => Some((*number).into()),
-            Value::U32(number) => Some((*number).into()),
-            Value::U64(number) => Some(*number),
-            Value::I8(number) => (*number).try_into().ok(),
-            Value::I16(number) => (*number).try_into().ok(),
-            Value::I32(number) => (*number).try_into().ok(),
-            Value::I64(number) => (*number).try_into().ok(),
+            Value::U8(value) => Some((*value).into()),
+            Value::U16(value) => Some((*value).into()),
+            Value::U32(value) => Some((*value).into()),
+            Value::U64(value) => Some(*value),
+            Value::I8(value) => (*value).try_into().ok(),
+            Value::I16(value) => (*value).try_into().ok(),
+            Value::I32(value) => (*value).try_into().ok(),
+            Value::I64(value) => (*value).try_into().ok(),
             _ => None,
         }
     }
 
-    /// A float of either size.
-    pub fn number(&self, key: &str) -> Option<f64> {
+    /// A float of either width.
+    pub fn float(&self, key: &str) -> Option<f64> {
         match self.get(key)? {
-            Value::F32(number) => Some((*number).into()),
-            Value::F64(number) => Some(*number),
+            Value::F32(value) => Some((*value).into()),
+            Value::F64(value) => Some(*value),
             _ => None,
         }
     }
 
-    /// Yes or no.
-    pub fn flag(&self, key: &str) -> Option<bool> {
+    /// A bool.
+    pub fn bool(&self, key: &str) -> Option<bool> {
         match self.get(key)? {
             Value::Bool(flag) => Some(*flag),
             _ => None,
         }
     }
 
-    /// A list of texts.
-    pub fn texts(&self, key: &str) -> Option<&[String]> {
-        match self.list(key)? {
-            List::Text(texts) => Some(texts),
+    /// An array of strings.
+    pub fn strings(&self, key: &str) -> Option<&[String]> {
+        match self.array(key)? {
+            Array::String(strings) => Some(strings),
             _ => None,
         }
     }
 
-    /// A list of whole numbers of any type; none where one is too large.
+    /// An array of integers of any width; `None` if one overflows.
     pub fn integers(&self, key: &str) -> Option<Vec<i64>> {
-        match self.list(key)? {
-            List::U8(numbers) => wider(numbers),
-            List::I8(numbers) => wider(numbers),
-            List::U16(numbers) => wider(numbers),
-            List::I16(numbers) => wider(numbers),
-            List::U32(numbers) => wider(numbers),
-            List::I32(numbers) => wider(numbers),
-            List::U64(numbers) => wider(numbers),
-            List::I64(numbers) => Some(numbers.clone()),
+        match self.array(key)? {
+            Array::U8(values) => to_i64(values),
+            Array::I8(values) => to_i64(values),
+            Array::U16(values) => to_i64(values),
+            Array::I16(values) => to_i64(values),
+            Array::U32(values) => to_i64(values),
+            Array::I32(values) => to_i64(values),
+            Array::U64(values) => to_i64(values),
+            Array::I64(values) => Some(values.clone()),
             _ => None,
         }
     }
 
-    /// A list of floats of either size.
-    pub fn numbers(&self, key: &str) -> Option<Vec<f64>> {
-        match self.list(key)? {
-            List::F32(numbers) => Some(numbers.iter().map(|number| (*number).into()).collect()),
-            List::F64(numbers) => Some(numbers.clone()),
+    /// An array of floats of either width.
+    pub fn floats(&self, key: &str) -> Option<Vec<f64>> {
+        match self.array(key)? {
+            Array::F32(values) => Some(values.iter().map(|value| (*value).into()).collect()),
+            Array::F64(values) => Some(values.clone()),
             _ => None,
         }
     }
 
-    fn list(&self, key: &str) -> Option<&List> {
+    fn array(&self, key: &str) -> Option<&Array> {
         match self.get(key)? {
-            Value::List(list) => Some(list),
+            Value::Array(array) => Some(array),
             _ => None,
         }
     }
 }
 
 impl Value {
-    /// What it is, for a message.
+    /// The type, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::U8(_) => "a u8",
@@ -152,13 +152,13 @@ impl Value {
             Self::F32(_) => "an f32",
             Self::F64(_) => "an f64",
             Self::Bool(_) => "a bool",
-            Self::Text(_) => "a text",
-            Self::List(_) => "a list",
+            Self::String(_) => "a string",
+            Self::Array(_) => "an array",
         }
     }
 }
 
-fn wider<T: Copy + TryInto<i64>>(numbers: &[T]) -> Option<Vec<i64>> {
-    let numbers = numbers.iter().map(|number| (*number).try_into().ok());
-    numbers.collect()
+fn to_i64<T: Copy + TryInto<i64>>(values: &[T]) -> Option<Vec<i64>> {
+    let values = values.iter().map(|value| (*value).try_into().ok());
+    values.collect()
 }

@@ -1,15 +1,15 @@
-//! What a GGUF file is written in: numbers, counts that the bytes left must justify, and texts after their length.
+//! The primitives of GGUF: little-endian numbers, counts bounded by the remaining bytes, and length-prefixed strings.
 
 use crate::cursor::Cursor;
 
-/// Bytes, and how far they are read.
+/// A cursor over a file.
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
     size: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// At the first byte.
+    /// A reader at the first byte.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             cursor: Cursor::at(bytes, 0),
@@ -17,17 +17,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The byte that is read next.
+    /// The offset of the next byte.
     pub(super) fn position(&self) -> usize {
         self.cursor.position()
     }
 
-    /// How many bytes there are in all.
+    /// The size of the file in bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// The next number, made from its bytes.
+    /// Reads a number, decoded by `from`.
     pub(super) fn number<const N: usize, T>(
         &mut self,
         from: impl Fn([u8; N]) -> T,
@@ -35,37 +35,36 @@ impl<'a> Reader<'a> {
         Ok(from(self.cursor.array()?))
     }
 
-    /// So many numbers; the memory for them is taken when they are seen to be there.
+    /// Reads `count` numbers; allocates only after checking that they are there.
     pub(super) fn numbers<const N: usize, T>(
         &mut self,
         count: usize,
         from: impl Fn([u8; N]) -> T,
     ) -> Result<Vec<T>, String> {
-        // A length beyond usize is beyond every file, too.
+        // A length that overflows usize is past the end of any file.
         let bytes = self.cursor.take(count.saturating_mul(N))?;
         let (chunks, _) = bytes.as_chunks::<N>();
         Ok(chunks.iter().map(|chunk| from(*chunk)).collect())
     }
 
-    /// How many of something follow. As each takes `least` bytes or more, the bytes that are left bound the memory that
-    /// a count can make its reader take.
-    pub(super) fn count(&mut self, what: &str, least: usize) -> Result<usize, String> {
-        let place = self.position();
+    /// Reads a count of items that take at least `min_bytes` each. The remaining bytes bound it, so it is safe to allocate for.
+    pub(super) fn count(&mut self, what: &str, min_bytes: usize) -> Result<usize, String> {
+        let offset = self.position();
         let count = self.number(u64::from_le_bytes)?;
         let left = self.cursor.rest().len();
         match usize::try_from(count) {
-            Ok(count) if count <= left / least => Ok(count),
+            Ok(count) if count <= left / min_bytes => Ok(count),
             _ => Err(format!(
-                "byte {place} announces {count} {what}, too many for the {left} bytes that follow"
+                "byte {offset} declares {count} {what}, too many for the {left} bytes that follow"
             )),
         }
     }
 
-    /// A text after its length.
-    pub(super) fn text(&mut self) -> Result<&'a str, String> {
-        let length = self.count("bytes of text", 1)?;
-        let place = self.position();
+    /// Reads a length-prefixed string.
+    pub(super) fn string(&mut self) -> Result<&'a str, String> {
+        let length = self.count("bytes of string", 1)?;
+        let offset = self.position();
         let bytes = self.cursor.take(length)?;
-        std::str::from_utf8(bytes).map_err(|_| format!("the text at byte {place} is no UTF-8"))
+        std::str::from_utf8(bytes).map_err(|_| format!("the string at byte {offset} is not UTF-8"))
     }
 }

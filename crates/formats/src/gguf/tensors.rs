@@ -1,63 +1,63 @@
-//! The part of a GGUF file that says what its tensors are, and where.
+//! The tensor headers of a GGUF file.
 
 use std::collections::BTreeMap;
 
 use super::reader::Reader;
-use crate::shown::shown;
-use crate::{Entry, Kind};
+use crate::error_text::excerpt;
+use crate::{DType, TensorInfo};
 
-/// The bytes of the smallest description: the length of no name, no sizes and their number, a kind, an offset.
-pub(super) const SMALLEST: usize = 8 + 4 + 4 + 8;
+/// The smallest tensor header: an empty name, no dimensions, a type, an offset.
+pub(super) const MIN_BYTES: usize = 8 + 4 + 4 + 8;
 
-/// ggml's tensors have no more axes.
-const MOST_AXES: u32 = 4;
+/// `GGML_MAX_DIMS`.
+const MAX_DIMS: u32 = 4;
 
-/// What a file says about a tensor.
-struct Description<'a> {
+/// A tensor header.
+struct Header<'a> {
     name: &'a str,
-    kind: Kind,
-    /// The slowest size first.
+    dtype: DType,
+    /// Outermost dimension first.
     shape: Vec<usize>,
-    /// Where its numbers begin, counted from where all numbers begin.
+    /// Relative to the start of the tensor data.
     offset: u64,
 }
 
-/// Reads so many descriptions, and finds the tensors' bytes after them.
+/// Reads `count` headers and locates their data.
 pub(super) fn read(
     reader: &mut Reader,
     count: usize,
     alignment: usize,
-) -> Result<BTreeMap<String, Entry>, String> {
-    let mut descriptions = Vec::with_capacity(count);
+) -> Result<BTreeMap<String, TensorInfo>, String> {
+    let mut headers = Vec::with_capacity(count);
     for index in 0..count {
         let name = reader
-            .text()
+            .string()
             .map_err(|problem| format!("tensor {index}: {problem}"))?;
-        descriptions.push(describe(reader, name).map_err(|problem| of_tensor(name, &problem))?);
+        headers.push(read_header(reader, name).map_err(|problem| of_tensor(name, &problem))?);
     }
     let start = reader.position().checked_next_multiple_of(alignment);
-    let mut entries = BTreeMap::new();
-    for description in descriptions {
-        let name = description.name;
-        let entry = place(description, start, alignment, reader.size())
+    let mut tensors = BTreeMap::new();
+    for header in headers {
+        let name = header.name;
+        let tensor = locate(header, start, alignment, reader.size())
             .map_err(|problem| of_tensor(name, &problem))?;
-        if entries.insert(name.to_owned(), entry).is_some() {
-            return Err(of_tensor(name, "it is there a second time"));
+        if tensors.insert(name.to_owned(), tensor).is_some() {
+            return Err(of_tensor(name, "it is duplicated"));
         }
     }
-    check_apart(&entries)?;
-    Ok(entries)
+    check_overlap(&tensors)?;
+    Ok(tensors)
 }
 
 fn of_tensor(name: &str, problem: &str) -> String {
-    format!("tensor {}: {problem}", shown(name))
+    format!("tensor {}: {problem}", excerpt(name))
 }
 
-fn describe<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Description<'a>, String> {
+fn read_header<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Header<'a>, String> {
     let axes = reader.number(u32::from_le_bytes)?;
-    if axes > MOST_AXES {
+    if axes > MAX_DIMS {
         return Err(format!(
-            "it has {axes} axes; at most {MOST_AXES} are allowed"
+            "it has {axes} dimensions; at most {MAX_DIMS} are allowed"
         ));
     }
     let mut shape = Vec::new();
@@ -66,32 +66,32 @@ fn describe<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Description<'a
         let size = usize::try_from(size);
         shape.push(size.map_err(|_| "one of its sizes is more than memory can hold".to_owned())?);
     }
-    // ggml writes the size of a row first, the fastest axis.
+    // ggml lists the innermost dimension first.
     shape.reverse();
-    let number = reader.number(u32::from_le_bytes)?;
-    let kind = kind(number).ok_or_else(|| unsupported(number))?;
+    let code = reader.number(u32::from_le_bytes)?;
+    let dtype = dtype(code).ok_or_else(|| unsupported(code))?;
     let offset = reader.number(u64::from_le_bytes)?;
-    Ok(Description {
+    Ok(Header {
         name,
-        kind,
+        dtype,
         shape,
         offset,
     })
 }
 
-/// Where in a file of `size` bytes a tensor lies, when all numbers begin at `start`.
-fn place(
-    description: Description,
+/// The location of a tensor in a file of `size` bytes, whose tensor data starts at `start`.
+fn locate(
+    header: Header,
     start: Option<usize>,
     alignment: usize,
     size: usize,
-) -> Result<Entry, String> {
-    let Description {
-        kind,
+) -> Result<TensorInfo, String> {
+    let Header {
+        dtype,
         shape,
         offset,
         ..
-    } = description;
+    } = header;
     let begin = usize::try_from(offset)
         .ok()
         .and_then(|offset| offset.checked_add(start?));
@@ -100,57 +100,55 @@ fn place(
             "its offset {offset} lies beyond the file's {size} bytes"
         ));
     };
-    // The start is a multiple of the alignment itself.
+    // `start` itself is aligned.
     if begin % alignment != 0 {
         return Err(format!(
-            "its offset {offset} is no multiple of the alignment {alignment}"
+            "its offset {offset} is not a multiple of the alignment {alignment}"
         ));
     }
-    Entry::dense(kind, shape, begin, size)
+    TensorInfo::contiguous(dtype, shape, begin, size)
 }
 
-/// Refuses tensors that share bytes: with them a small file could ask for any amount of memory.
-fn check_apart(entries: &BTreeMap<String, Entry>) -> Result<(), String> {
-    let mut filled: Vec<_> = entries
+/// Refuses overlapping tensors: with them a small file could demand any amount of memory.
+fn check_overlap(tensors: &BTreeMap<String, TensorInfo>) -> Result<(), String> {
+    let mut filled: Vec<_> = tensors
         .iter()
-        .filter(|(_, entry)| !entry.bytes.is_empty())
+        .filter(|(_, tensor)| !tensor.bytes.is_empty())
         .collect();
-    filled.sort_by_key(|(_, entry)| entry.bytes.start);
+    filled.sort_by_key(|(_, tensor)| tensor.bytes.start);
     for pair in filled.windows(2) {
         let [(before, first), (after, second)] = [pair[0], pair[1]];
         if second.bytes.start < first.bytes.end {
-            let (before, after) = (shown(before), shown(after));
-            return Err(format!(
-                "tensors {before} and {after} lie in the same bytes"
-            ));
+            let (before, after) = (excerpt(before), excerpt(after));
+            return Err(format!("tensors {before} and {after} overlap"));
         }
     }
     Ok(())
 }
 
-/// The kind that ggml gives this number, where it can be read.
-fn kind(number: u32) -> Option<Kind> {
-    Some(match number {
-        0 => Kind::F32,
-        1 => Kind::F16,
-        2 => Kind::Q4_0,
-        3 => Kind::Q4_1,
-        8 => Kind::Q8_0,
-        12 => Kind::Q4_K,
-        14 => Kind::Q6_K,
-        24 => Kind::I8,
-        25 => Kind::I16,
-        26 => Kind::I32,
-        27 => Kind::I64,
-        28 => Kind::F64,
-        30 => Kind::BF16,
+/// The dtype of a `ggml_type`, if it is supported.
+fn dtype(code: u32) -> Option<DType> {
+    Some(match code {
+        0 => DType::F32,
+        1 => DType::F16,
+        2 => DType::Q4_0,
+        3 => DType::Q4_1,
+        8 => DType::Q8_0,
+        12 => DType::Q4_K,
+        14 => DType::Q6_K,
+        24 => DType::I8,
+        25 => DType::I16,
+        26 => DType::I32,
+        27 => DType::I64,
+        28 => DType::F64,
+        30 => DType::BF16,
         _ => return None,
     })
 }
 
-/// That a kind cannot be read, with the name that ggml gives it.
-fn unsupported(number: u32) -> String {
-    let name = match number {
+/// The error for an unsupported `ggml_type`, with its name.
+fn unsupported(code: u32) -> String {
+    let name = match code {
         6 => "Q5_0",
         7 => "Q5_1",
         9 => "Q8_1",
@@ -175,6 +173,6 @@ fn unsupported(number: u32) -> String {
         _ => "unknown",
     };
     format!(
-        "its kind is {number} ({name}); supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and whole numbers"
+        "its type is {code} ({name}); supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and integers"
     )
 }

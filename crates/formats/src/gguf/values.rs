@@ -1,34 +1,31 @@
-//! The bytes of a GGUF file's metadata, as values.
+//! Parses the metadata of a GGUF file.
 
 use super::reader::Reader;
-use super::{List, Metadata, Value};
-use crate::shown::shown;
+use super::{Array, Metadata, Value};
+use crate::error_text::excerpt;
 
-/// The bytes of the smallest key and value: a length of no text, a type, one byte.
-pub(super) const SMALLEST: usize = 8 + 4 + 1;
+/// The smallest key-value pair: an empty key, a type, one byte.
+pub(super) const MIN_BYTES: usize = 8 + 4 + 1;
 
-/// How deep lists may lie in lists. No known file has any; a bound keeps a hostile one from using up the stack.
-const DEEPEST: usize = 4;
+/// How deep arrays may nest. No known file nests them; the bound keeps a hostile one from overflowing the stack.
+const MAX_DEPTH: usize = 4;
 
-/// Reads so many keys with their values.
+/// Reads `count` key-value pairs.
 pub(super) fn read(reader: &mut Reader, count: usize) -> Result<Metadata, String> {
     let mut metadata = Metadata::default();
     for index in 0..count {
         let key = reader
-            .text()
+            .string()
             .map_err(|problem| format!("metadata key {index}: {problem}"))?;
-        let value = value(reader).map_err(|problem| format!("{}: {problem}", shown(key)))?;
+        let value = value(reader).map_err(|problem| format!("{}: {problem}", excerpt(key)))?;
         if metadata.values.insert(key.to_owned(), value).is_some() {
-            return Err(format!(
-                "metadata key {} is there a second time",
-                shown(key)
-            ));
+            return Err(format!("metadata key {} is duplicated", excerpt(key)));
         }
     }
     Ok(metadata)
 }
 
-/// A type and a value of it.
+/// A type, then a value of that type.
 fn value(reader: &mut Reader) -> Result<Value, String> {
     Ok(match reader.number(u32::from_le_bytes)? {
         0 => Value::U8(reader.number(u8::from_le_bytes)?),
@@ -38,9 +35,9 @@ fn value(reader: &mut Reader) -> Result<Value, String> {
         4 => Value::U32(reader.number(u32::from_le_bytes)?),
         5 => Value::I32(reader.number(i32::from_le_bytes)?),
         6 => Value::F32(reader.number(f32::from_le_bytes)?),
-        7 => Value::Bool(flag(reader)?),
-        8 => Value::Text(reader.text()?.to_owned()),
-        9 => Value::List(list(reader, 1)?),
+        7 => Value::Bool(bool(reader)?),
+        8 => Value::String(reader.string()?.to_owned()),
+        9 => Value::Array(array(reader, 1)?),
         10 => Value::U64(reader.number(u64::from_le_bytes)?),
         11 => Value::I64(reader.number(i64::from_le_bytes)?),
         12 => Value::F64(reader.number(f64::from_le_bytes)?),
@@ -48,48 +45,50 @@ fn value(reader: &mut Reader) -> Result<Value, String> {
     })
 }
 
-/// A type, a count, and so many values of the type.
-fn list(reader: &mut Reader, depth: usize) -> Result<List, String> {
-    // The bytes of the smallest value of each type: a text is at least its length, a list its type and its count.
-    const SMALLEST: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
-    if depth > DEEPEST {
-        return Err(format!("its lists lie more than {DEEPEST} deep"));
+/// A type, a count, then as many values.
+fn array(reader: &mut Reader, depth: usize) -> Result<Array, String> {
+    // The smallest value of each type: a string is at least its length, an array its type and its count.
+    const MIN_BYTES: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
+    if depth > MAX_DEPTH {
+        return Err(format!("its arrays nest more than {MAX_DEPTH} deep"));
     }
-    let number = reader.number(u32::from_le_bytes)?;
-    let smallest = usize::try_from(number).ok().and_then(|at| SMALLEST.get(at));
-    let Some(smallest) = smallest else {
+    let type_id = reader.number(u32::from_le_bytes)?;
+    let min_bytes = usize::try_from(type_id)
+        .ok()
+        .and_then(|at| MIN_BYTES.get(at));
+    let Some(min_bytes) = min_bytes else {
         return Err(format!(
-            "it lists type {number}, and there are only 0 to 12"
+            "its array type is {type_id}, and there are only 0 to 12"
         ));
     };
-    let count = reader.count("values", *smallest)?;
-    Ok(match number {
-        0 => List::U8(reader.numbers(count, u8::from_le_bytes)?),
-        1 => List::I8(reader.numbers(count, i8::from_le_bytes)?),
-        2 => List::U16(reader.numbers(count, u16::from_le_bytes)?),
-        3 => List::I16(reader.numbers(count, i16::from_le_bytes)?),
-        4 => List::U32(reader.numbers(count, u32::from_le_bytes)?),
-        5 => List::I32(reader.numbers(count, i32::from_le_bytes)?),
-        6 => List::F32(reader.numbers(count, f32::from_le_bytes)?),
-        7 => List::Bool(each(count, || flag(reader))?),
-        8 => List::Text(each(count, || reader.text().map(str::to_owned))?),
-        9 => List::List(each(count, || list(reader, depth + 1))?),
-        10 => List::U64(reader.numbers(count, u64::from_le_bytes)?),
-        11 => List::I64(reader.numbers(count, i64::from_le_bytes)?),
-        _ => List::F64(reader.numbers(count, f64::from_le_bytes)?),
+    let count = reader.count("values", *min_bytes)?;
+    Ok(match type_id {
+        0 => Array::U8(reader.numbers(count, u8::from_le_bytes)?),
+        1 => Array::I8(reader.numbers(count, i8::from_le_bytes)?),
+        2 => Array::U16(reader.numbers(count, u16::from_le_bytes)?),
+        3 => Array::I16(reader.numbers(count, i16::from_le_bytes)?),
+        4 => Array::U32(reader.numbers(count, u32::from_le_bytes)?),
+        5 => Array::I32(reader.numbers(count, i32::from_le_bytes)?),
+        6 => Array::F32(reader.numbers(count, f32::from_le_bytes)?),
+        7 => Array::Bool(repeat(count, || bool(reader))?),
+        8 => Array::String(repeat(count, || reader.string().map(str::to_owned))?),
+        9 => Array::Array(repeat(count, || array(reader, depth + 1))?),
+        10 => Array::U64(reader.numbers(count, u64::from_le_bytes)?),
+        11 => Array::I64(reader.numbers(count, i64::from_le_bytes)?),
+        _ => Array::F64(reader.numbers(count, f64::from_le_bytes)?),
     })
 }
 
-/// A byte that is 0 or 1.
-fn flag(reader: &mut Reader) -> Result<bool, String> {
-    let place = reader.position();
+/// A bool, stored as a byte of 0 or 1.
+fn bool(reader: &mut Reader) -> Result<bool, String> {
+    let offset = reader.position();
     match reader.number(u8::from_le_bytes)? {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(format!("the bool at byte {place} is {other}")),
+        other => Err(format!("the bool at byte {offset} is {other}")),
     }
 }
 
-fn each<T>(count: usize, read: impl FnMut() -> Result<T, String>) -> Result<Vec<T>, String> {
+fn repeat<T>(count: usize, read: impl FnMut() -> Result<T, String>) -> Result<Vec<T>, String> {
     std::iter::repeat_with(read).take(count).collect()
 }

@@ -1,29 +1,29 @@
-//! The functions and classes that a pickle may name: those that build tensors, and no other.
+//! The allowlist of functions and classes that a pickle may reference: those that build tensors.
 
-use crate::Kind;
-use crate::shown::shown;
+use crate::DType;
+use crate::error_text::excerpt;
 
-/// Something of Python's that a pickle names.
+/// A Python global that a pickle may reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Global {
-    /// A dictionary.
+    /// `collections.OrderedDict`.
     OrderedDict,
-    /// A tuple of sizes.
+    /// `torch.Size`.
     Size,
-    /// A tensor whose kind is that of its storage.
-    RebuildTensor,
-    /// A tensor whose kind is said beside its storage.
-    RebuildTensorOfKind,
-    /// A tensor that is trained.
+    /// A tensor with the dtype of its storage.
+    RebuildTensorV2,
+    /// A tensor with an explicit dtype.
+    RebuildTensorV3,
+    /// `torch.nn.Parameter`.
     RebuildParameter,
-    /// A kind of storage; one without a kind counts bytes.
-    Storage(Kind),
-    /// A kind of number.
-    Kind(Kind),
+    /// A storage class; an untyped one counts bytes.
+    Storage(DType),
+    /// A `torch.dtype`.
+    DType(DType),
 }
 
-/// What a name stands for; the error names what may not be called.
-pub(super) fn permitted(module: &str, name: &str) -> Result<Global, String> {
+/// Resolves a global; the error names one that is not allowed.
+pub(super) fn find_class(module: &str, name: &str) -> Result<Global, String> {
     let found = match module {
         "collections" => (name == "OrderedDict").then_some(Global::OrderedDict),
         "torch._utils" => rebuild(name),
@@ -31,63 +31,63 @@ pub(super) fn permitted(module: &str, name: &str) -> Result<Global, String> {
         "torch" if name == "Size" => Some(Global::Size),
         "torch" => storage(name)
             .map(Global::Storage)
-            .or_else(|| kind(name).map(Global::Kind))
+            .or_else(|| dtype(name).map(Global::DType))
             .or_else(|| untyped(name)),
         _ => None,
     };
     found.ok_or_else(|| {
         format!(
             "it wants to call `{}.{}`, which is not among the few functions that build tensors",
-            shown(module),
-            shown(name)
+            excerpt(module),
+            excerpt(name)
         )
     })
 }
 
 fn rebuild(name: &str) -> Option<Global> {
     Some(match name {
-        "_rebuild_tensor_v2" => Global::RebuildTensor,
-        "_rebuild_tensor_v3" => Global::RebuildTensorOfKind,
+        "_rebuild_tensor_v2" => Global::RebuildTensorV2,
+        "_rebuild_tensor_v3" => Global::RebuildTensorV3,
         "_rebuild_parameter" | "_rebuild_parameter_with_state" => Global::RebuildParameter,
         _ => return None,
     })
 }
 
 fn untyped(name: &str) -> Option<Global> {
-    (name == "UntypedStorage").then_some(Global::Storage(Kind::U8))
+    (name == "UntypedStorage").then_some(Global::Storage(DType::U8))
 }
 
-fn storage(name: &str) -> Option<Kind> {
+fn storage(name: &str) -> Option<DType> {
     Some(match name {
-        "DoubleStorage" => Kind::F64,
-        "FloatStorage" => Kind::F32,
-        "HalfStorage" => Kind::F16,
-        "BFloat16Storage" => Kind::BF16,
-        "LongStorage" => Kind::I64,
-        "IntStorage" => Kind::I32,
-        "ShortStorage" => Kind::I16,
-        "CharStorage" => Kind::I8,
-        "ByteStorage" => Kind::U8,
-        "BoolStorage" => Kind::Bool,
+        "DoubleStorage" => DType::F64,
+        "FloatStorage" => DType::F32,
+        "HalfStorage" => DType::F16,
+        "BFloat16Storage" => DType::BF16,
+        "LongStorage" => DType::I64,
+        "IntStorage" => DType::I32,
+        "ShortStorage" => DType::I16,
+        "CharStorage" => DType::I8,
+        "ByteStorage" => DType::U8,
+        "BoolStorage" => DType::Bool,
         _ => return None,
     })
 }
 
-fn kind(name: &str) -> Option<Kind> {
+fn dtype(name: &str) -> Option<DType> {
     Some(match name {
-        "float64" => Kind::F64,
-        "float32" => Kind::F32,
-        "float16" => Kind::F16,
-        "bfloat16" => Kind::BF16,
-        "int64" => Kind::I64,
-        "int32" => Kind::I32,
-        "int16" => Kind::I16,
-        "int8" => Kind::I8,
-        "uint64" => Kind::U64,
-        "uint32" => Kind::U32,
-        "uint16" => Kind::U16,
-        "uint8" => Kind::U8,
-        "bool" => Kind::Bool,
+        "float64" => DType::F64,
+        "float32" => DType::F32,
+        "float16" => DType::F16,
+        "bfloat16" => DType::BF16,
+        "int64" => DType::I64,
+        "int32" => DType::I32,
+        "int16" => DType::I16,
+        "int8" => DType::I8,
+        "uint64" => DType::U64,
+        "uint32" => DType::U32,
+        "uint16" => DType::U16,
+        "uint8" => DType::U8,
+        "bool" => DType::Bool,
         _ => return None,
     })
 }

@@ -1,8 +1,8 @@
-//! The operations of Python's pickle machine that writing a dictionary of tensors needs, by their names in `pickletools`.
+//! The pickle opcodes that state dicts use, by their names in `pickletools`.
 
-/// Which version of pickle follows.
+/// The protocol version follows.
 pub(super) const PROTO: u8 = 0x80;
-/// How many bytes follow until the next frame; only a hint to readers of streams.
+/// The length of a frame follows; only a hint to streaming readers.
 pub(super) const FRAME: u8 = 0x95;
 /// The end.
 pub(super) const STOP: u8 = b'.';
@@ -26,9 +26,9 @@ pub(super) const BINFLOAT: u8 = b'G';
 pub(super) const BINUNICODE: u8 = b'X';
 pub(super) const SHORT_BINUNICODE: u8 = 0x8c;
 pub(super) const BINUNICODE8: u8 = 0x8d;
-/// Text as Python 2 wrote it.
+/// A Python 2 string.
 pub(super) const BINSTRING: u8 = b'T';
-/// Text as Python 2 wrote it.
+/// A Python 2 string.
 pub(super) const SHORT_BINSTRING: u8 = b'U';
 pub(super) const BINBYTES: u8 = b'B';
 pub(super) const SHORT_BINBYTES: u8 = b'C';

@@ -1,4 +1,4 @@
-//! Tests of files of PyTorch's. Here is what they share; `reference/pickles.py` made the files.
+//! Tests of PyTorch files, and their helpers; `reference/pickles.py` made the files.
 
 mod archives;
 mod files;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::parse;
-use crate::Entry;
+use crate::TensorInfo;
 
-/// The files that PyTorch wrote, good and hostile.
+/// Files written by PyTorch, good and hostile.
 const FILES: [&str; 22] = [
     "expanded_older.bin",
     "expanded_zip.bin",
@@ -46,52 +46,52 @@ fn bytes_of(file: &str) -> Vec<u8> {
     std::fs::read(path(file)).unwrap()
 }
 
-/// Parses, and checks that what was found can be read: every number of every tensor lies in its bytes, and these in the file.
+/// Parses, and checks that every element of every tensor lies in its byte range, and the range in the file.
 #[track_caller]
-fn check(bytes: &[u8]) -> Result<BTreeMap<String, Entry>, String> {
-    let entries = parse(bytes)?;
-    assert!(!entries.is_empty());
-    for (name, entry) in &entries {
-        assert!(entry.bytes.start <= entry.bytes.end, "{name}: {entry:?}");
-        assert!(entry.bytes.end <= bytes.len(), "{name}: {entry:?}");
-        let (_, size) = entry.kind.block();
-        let numbers: usize = entry.shape.iter().product();
-        let reach = match &entry.strides {
-            None => numbers,
+fn check(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+    let tensors = parse(bytes)?;
+    assert!(!tensors.is_empty());
+    for (name, info) in &tensors {
+        assert!(info.bytes.start <= info.bytes.end, "{name}: {info:?}");
+        assert!(info.bytes.end <= bytes.len(), "{name}: {info:?}");
+        let (_, size) = info.dtype.block();
+        let elements: usize = info.shape.iter().product();
+        let reach = match &info.strides {
+            None => elements,
             Some(strides) => {
-                assert_eq!(strides.len(), entry.shape.len(), "{name}: {entry:?}");
-                assert!(numbers > 0 && numbers <= bytes.len(), "{name}: {entry:?}");
-                let axes = entry.shape.iter().zip(strides);
+                assert_eq!(strides.len(), info.shape.len(), "{name}: {info:?}");
+                assert!(elements > 0 && elements <= bytes.len(), "{name}: {info:?}");
+                let axes = info.shape.iter().zip(strides);
                 1 + axes
                     .map(|(size, stride)| (size - 1) * stride)
                     .sum::<usize>()
             }
         };
-        assert_eq!(reach * size, entry.bytes.len(), "{name}: {entry:?}");
+        assert_eq!(reach * size, info.bytes.len(), "{name}: {info:?}");
     }
-    Ok(entries)
+    Ok(tensors)
 }
 
-/// That a file is refused with words that contain these.
+/// Asserts that a file is refused with a message that contains this one.
 #[track_caller]
-fn refused(bytes: &[u8], words: &str) {
+fn refused(bytes: &[u8], message: &str) {
     let problem = check(bytes).unwrap_err();
-    assert!(problem.contains(words), "{problem}");
+    assert!(problem.contains(message), "{problem}");
     assert!(problem.len() < 1000, "{problem}");
 }
 
-/// A pickle of version 2 of these operations.
+/// A pickle of protocol 2 with these opcodes.
 fn pickle(operations: &[u8]) -> Vec<u8> {
     [b"\x80\x02", operations, b"."].concat()
 }
 
-/// A file as before PyTorch 1.6, with one storage `k` of four f32.
-fn older(object: &[u8]) -> Vec<u8> {
+/// A legacy file with one storage `k` of four f32.
+fn legacy(object: &[u8]) -> Vec<u8> {
     let storage = [&4u64.to_le_bytes()[..], &[0; 16]].concat();
     [bare(object, b"U\x01ka"), storage].concat()
 }
 
-/// The pickles of such a file: its object, and what is added to the list of its storages.
+/// The pickles of a legacy file: its object, and the items of its list of storages.
 fn bare(object: &[u8], keys: &[u8]) -> Vec<u8> {
     let parts = [
         pickle(b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"),
@@ -103,7 +103,7 @@ fn bare(object: &[u8], keys: &[u8]) -> Vec<u8> {
     parts.concat()
 }
 
-/// The operations that build a tensor `name` of a storage of four f32, in a dictionary of nothing else.
+/// The opcodes of a dict with one tensor `name` of a storage of four f32.
 fn tensor(offset: &[u8], sizes: &[u8], strides: &[u8]) -> Vec<u8> {
     let parts: [&[u8]; 6] = [
         b"}U\x04namectorch._utils\n_rebuild_tensor_v2\n(",
@@ -116,5 +116,5 @@ fn tensor(offset: &[u8], sizes: &[u8], strides: &[u8]) -> Vec<u8> {
     parts.concat()
 }
 
-/// The operations that push the storage `k`.
+/// The opcodes that push the storage `k`.
 const STORAGE: &[u8] = b"(U\x07storagectorch\nFloatStorage\nU\x01kU\x03cpuK\x04tQ";

@@ -1,79 +1,78 @@
-//! What a pickle builds: plain data.
+//! Unpickled values: plain data.
 
-use crate::Kind;
+use crate::DType;
 use crate::pickle::global::Global;
 
-/// A value. It owns nothing, so that a pickle that names one value a thousand times costs a thousand words.
+/// A value. It owns nothing, so repeating one a thousand times costs a thousand machine words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     None,
     Integer(i64),
-    /// A whole number of more than eight bytes, the lowest first.
+    /// A little-endian integer of more than eight bytes.
     Large(&'a [u8]),
-    Text(&'a str),
-    /// A function or class.
+    String(&'a str),
+    /// A function or class that the pickle references.
     Global(Global),
-    /// A float, a truth or bytes: nothing of a tensor depends on them.
+    /// A float, bool or bytes, which no tensor depends on.
     Other,
-    /// Something of the heap.
-    Object(Object),
+    /// A heap object.
+    Object(ObjectId),
 }
 
-/// The number of something in the heap. Objects hold each other by number: a circle of them is harmless, and so is a chain a
-/// million long, as nothing here follows one.
+/// An index into the heap. Objects refer to each other by index, so cycles and chains a million long are harmless: nothing
+/// here follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Object(usize);
+pub(super) struct ObjectId(usize);
 
-/// A value with parts.
+/// A compound value.
 #[derive(Debug)]
-pub(super) enum Content<'a> {
+pub(super) enum Object<'a> {
     Tuple(Vec<Value<'a>>),
     List(Vec<Value<'a>>),
-    Dictionary(Vec<(Value<'a>, Value<'a>)>),
+    Dict(Vec<(Value<'a>, Value<'a>)>),
     Storage(Storage<'a>),
     Tensor(Tensor),
 }
 
-/// Numbers that lie one after the other in the file.
+/// A contiguous array of elements in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Storage<'a> {
     pub(super) key: &'a str,
-    pub(super) kind: Kind,
+    pub(super) dtype: DType,
     pub(super) count: usize,
 }
 
-/// A window onto a storage.
+/// A view of a storage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensor {
-    /// The tuple that a function of PyTorch's was to be called with: storage, offset, sizes, strides, and more. Its parts are
-    /// looked at when the tensor is known to be asked for.
-    pub(super) arguments: Object,
-    /// What its numbers are, where the storage does not say it.
-    pub(super) kind: Option<Kind>,
+    /// The arguments of the rebuild function: storage, offset, shape, strides, and more. Validated when the tensor is located.
+    pub(super) arguments: ObjectId,
+    /// The dtype, if it is not that of the storage.
+    pub(super) dtype: Option<DType>,
 }
 
-/// All the values with parts.
+/// All compound values.
 #[derive(Debug, Default)]
-pub(super) struct Heap<'a>(Vec<Content<'a>>);
+pub(super) struct Heap<'a>(Vec<Object<'a>>);
 
 impl<'a> Heap<'a> {
-    pub(super) fn add(&mut self, content: Content<'a>) -> Value<'a> {
-        self.0.push(content);
-        Value::Object(Object(self.0.len() - 1))
+    pub(super) fn add(&mut self, object: Object<'a>) -> Value<'a> {
+        self.0.push(object);
+        Value::Object(ObjectId(self.0.len() - 1))
     }
 
-    pub(super) fn contents(&self) -> impl Iterator<Item = &Content<'a>> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Object<'a>> {
         self.0.iter()
     }
 
-    fn content(&self, value: Value<'a>) -> Option<&Content<'a>> {
+    fn object(&self, value: Value<'a>) -> Option<&Object<'a>> {
         match value {
             Value::Object(object) => self.0.get(object.0),
             _ => None,
         }
     }
 
-    pub(super) fn content_mut(&mut self, value: Value<'a>) -> Option<&mut Content<'a>> {
+    pub(super) fn object_mut(&mut self, value: Value<'a>) -> Option<&mut Object<'a>> {
         match value {
             Value::Object(object) => self.0.get_mut(object.0),
             _ => None,
@@ -81,41 +80,41 @@ impl<'a> Heap<'a> {
     }
 
     pub(super) fn tuple(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
-        match self.content(value)? {
-            Content::Tuple(values) => Some(values),
+        match self.object(value)? {
+            Object::Tuple(values) => Some(values),
             _ => None,
         }
     }
 
     pub(super) fn list(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
-        match self.content(value)? {
-            Content::List(values) => Some(values),
+        match self.object(value)? {
+            Object::List(values) => Some(values),
             _ => None,
         }
     }
 
-    /// The parts of a tuple or a list.
+    /// The items of a tuple or a list.
     pub(super) fn sequence(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
         self.tuple(value).or_else(|| self.list(value))
     }
 
-    pub(super) fn dictionary(&self, value: Value<'a>) -> Option<&[(Value<'a>, Value<'a>)]> {
-        match self.content(value)? {
-            Content::Dictionary(pairs) => Some(pairs),
+    pub(super) fn dict(&self, value: Value<'a>) -> Option<&[(Value<'a>, Value<'a>)]> {
+        match self.object(value)? {
+            Object::Dict(pairs) => Some(pairs),
             _ => None,
         }
     }
 
     pub(super) fn storage(&self, value: Value<'a>) -> Option<Storage<'a>> {
-        match self.content(value)? {
-            Content::Storage(storage) => Some(*storage),
+        match self.object(value)? {
+            Object::Storage(storage) => Some(*storage),
             _ => None,
         }
     }
 
     pub(super) fn tensor(&self, value: Value<'a>) -> Option<Tensor> {
-        match self.content(value)? {
-            Content::Tensor(tensor) => Some(*tensor),
+        match self.object(value)? {
+            Object::Tensor(tensor) => Some(*tensor),
             _ => None,
         }
     }

@@ -1,151 +1,148 @@
-//! What a search has found for one source: beginnings that go on, and texts that have ended.
-
-use attentive_model::checkpoint::SearchEnd;
+//! The running beams and finished hypotheses of one source.
 
 use super::{Beam, BeamConfig};
-use crate::StopReason;
+use crate::{EarlyStopping, StopReason};
 
-/// The beginnings and the texts of one source.
+/// The running beams and finished hypotheses of one source.
 #[derive(Debug)]
 pub(super) struct Hypotheses {
-    /// Best first; none when the search is over.
+    /// Best first; empty when the search is done.
     running: Vec<Running>,
-    /// Best first, at most as many as there are beams.
-    ended: Vec<Beam>,
+    /// Best first, at most `num_beams`.
+    finished: Vec<Beam>,
 }
 
-/// A beginning of a text.
+/// A running beam.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
-    /// The tokens made.
+    /// Its generated tokens.
     pub ids: Vec<u32>,
-    /// Which of the source's rows it continues.
-    pub row: usize,
-    /// The logarithm of its probability.
+    /// The beam of the previous step that it continues.
+    pub parent: usize,
+    /// Its log-probability.
     score: f64,
 }
 
-/// What the searches of all sources share.
-pub(super) struct Limits<'a> {
-    /// The most tokens to make, with all that limits them.
-    pub most: usize,
-    pub config: &'a BeamConfig,
-}
-
-/// One more token for a beginning.
+/// One more token for a beam.
 #[derive(Clone, Copy)]
 struct Candidate {
-    row: usize,
+    parent: usize,
     id: u32,
     score: f64,
 }
 
 impl Hypotheses {
-    /// One beginning, with no tokens.
+    /// One beam without tokens.
     pub fn new() -> Self {
         Self {
             running: vec![Running {
                 ids: Vec::new(),
-                row: 0,
+                parent: 0,
                 score: 0.0,
             }],
-            ended: Vec::new(),
+            finished: Vec::new(),
         }
     }
 
-    /// The beginnings that go on.
+    /// The running beams, best first.
     pub fn running(&self) -> &[Running] {
         &self.running
     }
 
-    /// Whether nothing goes on.
+    /// Whether the search is done.
     pub fn is_done(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// The best texts. A search that could make no token found the empty text.
+    /// The best hypotheses: only the empty text where no token may be generated.
     pub fn into_texts(self, count: usize) -> Vec<Beam> {
-        let unmade = self.running.into_iter().filter(|it| it.ids.is_empty());
-        let unmade = unmade.map(|_| Beam {
+        let empty = self.running.into_iter().filter(|it| it.ids.is_empty());
+        let empty = empty.map(|_| Beam {
             ids: Vec::new(),
             score: 0.0,
             reason: StopReason::Length,
         });
-        self.ended.into_iter().chain(unmade).take(count).collect()
+        self.finished.into_iter().chain(empty).take(count).collect()
     }
 
-    /// Takes the logarithms of the next tokens' probabilities, one row for each beginning, after so many tokens were made.
-    pub fn step(&mut self, rows: &[&[f32]], made: usize, limits: &Limits) {
-        let config = limits.config;
-        let (beams, ends) = (config.beams, &config.rules.end);
-        // So many that enough go on even if the best all end.
-        let kept = beams.saturating_mul(ends.len().max(1) + 1);
+    /// Extends the running beams by one token, given a row of log-probabilities for each.
+    pub fn step(
+        &mut self,
+        log_probabilities: &[&[f32]],
+        generated: usize,
+        max_new_tokens: usize,
+        config: &BeamConfig,
+    ) {
+        let (num_beams, eos) = (config.num_beams, &config.processors.eos);
+        // Enough that num_beams keep running even if each of the best ends with every EOS token.
+        let count = num_beams.saturating_mul(eos.len().max(1) + 1);
         let divisor = |length: usize| (length as f64).powf(config.length_penalty);
-        let mut running = Vec::with_capacity(beams);
-        for (rank, candidate) in self.best(rows, kept).into_iter().enumerate() {
-            let before = &self.running[candidate.row].ids;
-            let by_end = ends.contains(&candidate.id);
-            if by_end || made + 1 == limits.most {
-                // Those below are only there so that enough go on.
-                if rank < beams {
-                    let mut ids = before.clone();
-                    ids.extend(Some(candidate.id).filter(|_| !by_end));
-                    self.ended.push(Beam {
+        let mut running = Vec::with_capacity(num_beams);
+        for (rank, candidate) in self.best(log_probabilities, count).into_iter().enumerate() {
+            let parent = &self.running[candidate.parent].ids;
+            let is_eos = eos.contains(&candidate.id);
+            if is_eos || generated + 1 == max_new_tokens {
+                // Lower ranks are only there to fill the running beams.
+                if rank < num_beams {
+                    let mut ids = parent.clone();
+                    ids.extend(Some(candidate.id).filter(|_| !is_eos));
+                    self.finished.push(Beam {
                         ids,
-                        score: candidate.score / divisor(made + 1),
-                        reason: match by_end {
-                            true => StopReason::End,
+                        score: candidate.score / divisor(generated + 1),
+                        reason: match is_eos {
+                            true => StopReason::EndToken,
                             false => StopReason::Length,
                         },
                     });
                 }
-            } else if running.len() < beams {
+            } else if running.len() < num_beams {
                 running.push(Running {
-                    ids: [before.as_slice(), &[candidate.id]].concat(),
-                    row: candidate.row,
+                    ids: [parent.as_slice(), &[candidate.id]].concat(),
+                    parent: candidate.parent,
                     score: candidate.score,
                 });
             }
         }
-        self.ended.sort_by(|a, b| b.score.total_cmp(&a.score));
-        self.ended.truncate(beams);
+        self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
+        self.finished.truncate(num_beams);
         self.running = running;
-        let length = match config.end {
-            SearchEnd::Impossible if config.length_penalty > 0.0 => limits.most,
-            _ => made + 1,
+        let length = match config.early_stopping {
+            EarlyStopping::Never if config.length_penalty > 0.0 => max_new_tokens,
+            _ => generated + 1,
         };
-        if self.is_found(beams, config.end, divisor(length)) {
+        if self.can_stop(config, divisor(length)) {
             self.running.clear();
         }
     }
 
-    /// Whether what goes on is not worth following, judged as if it ended with its length to this power.
-    fn is_found(&self, beams: usize, end: SearchEnd, divisor: f64) -> bool {
-        let (Some(best), Some(worst)) = (self.running.first(), self.ended.last()) else {
+    /// Whether no running beam can improve the result, if its score is divided by `divisor`.
+    fn can_stop(&self, config: &BeamConfig, divisor: f64) -> bool {
+        let (Some(best), Some(worst)) = (self.running.first(), self.finished.last()) else {
             return false;
         };
-        let full = self.ended.len() >= beams;
-        full && (end == SearchEnd::Full || best.score / divisor <= worst.score)
+        let full = self.finished.len() >= config.num_beams;
+        let early = config.early_stopping == EarlyStopping::True;
+        full && (early || best.score / divisor <= worst.score)
     }
 
-    /// The best continuations of all beginnings, best first.
-    fn best(&self, rows: &[&[f32]], count: usize) -> Vec<Candidate> {
+    /// The `count` best continuations of all beams, best first.
+    fn best(&self, log_probabilities: &[&[f32]], count: usize) -> Vec<Candidate> {
         let mut best: Vec<Candidate> = Vec::new();
-        for (row, (beginning, scores)) in self.running.iter().zip(rows).enumerate() {
-            let mut ids: Vec<u32> = (0..scores.len() as u32).collect();
-            let descending = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]);
+        for (parent, (beam, row)) in self.running.iter().zip(log_probabilities).enumerate() {
+            let mut ids: Vec<u32> = (0..row.len() as u32).collect();
+            let descending = |a: &u32, b: &u32| row[*b as usize].total_cmp(&row[*a as usize]);
             if count < ids.len() {
                 ids.select_nth_unstable_by(count, descending);
                 ids.truncate(count);
             }
-            // Selecting leaves no order, and of equal scores the first token should win.
+            // Selection does not sort, and ties go to the first token.
             ids.sort_unstable_by(|a, b| descending(a, b).then(a.cmp(b)));
-            let possible = ids.into_iter().map(|id| Candidate {
-                row,
+            let candidates = ids.into_iter().map(|id| Candidate {
+                parent,
                 id,
-                score: beginning.score + f64::from(scores[id as usize]),
+                score: beam.score + f64::from(row[id as usize]),
             });
-            best.extend(possible.filter(|it| it.score > f64::NEG_INFINITY));
+            best.extend(candidates.filter(|it| it.score > f64::NEG_INFINITY));
         }
         best.sort_by(|a, b| b.score.total_cmp(&a.score));
         best.truncate(count);

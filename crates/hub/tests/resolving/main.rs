@@ -1,29 +1,29 @@
-//! From an id to a folder, against a hub on this machine: what is asked for, what is kept, what is said when it fails.
+//! Resolves models against a local test hub: requests, cache contents, errors.
 
-mod failing;
-mod keeping;
+mod caching;
+mod failures;
 mod server;
 
 use std::path::{Path, PathBuf};
 
-use attentive_hub::{Event, HubError, ModelId, Network, Proxy, Settings, Token, Wanted, resolve};
+use attentive_hub::{Event, FileSet, HubError, ModelId, Network, Proxy, Settings, Token, resolve};
 use server::{Model, REPO, Server};
 
-/// A hub, and a cache that knows nothing yet.
-struct Place {
+/// A test hub, and an empty cache.
+struct TestHub {
     server: Server,
     folder: tempfile::TempDir,
     settings: Settings,
 }
 
-/// What a run gave, asked for and told.
+/// The result, requests and events of a run.
 struct Run {
     result: Result<PathBuf, HubError>,
     requests: Vec<String>,
-    notes: Vec<String>,
+    events: Vec<String>,
 }
 
-impl Place {
+impl TestHub {
     fn new(model: Model) -> Self {
         let server = Server::start(model);
         let folder = tempfile::tempdir().unwrap();
@@ -41,22 +41,22 @@ impl Place {
         }
     }
 
-    /// The whole model, at a revision.
+    /// Resolves the whole model.
     fn run(&self, id: &str) -> Run {
-        self.run_for(id, Wanted::Model)
+        self.run_for(id, FileSet::Model)
     }
 
-    fn run_for(&self, id: &str, wanted: Wanted) -> Run {
+    fn run_for(&self, id: &str, wanted: FileSet) -> Run {
         let id: ModelId = id.parse().unwrap();
-        let mut notes = Vec::new();
+        let mut events = Vec::new();
         let result = resolve(&id, wanted, &self.settings, &mut |event| match event {
             Event::Received { .. } => {}
-            event => notes.push(format!("{event:?}")),
+            event => events.push(format!("{event:?}")),
         });
         Run {
             result,
             requests: self.server.requests(),
-            notes,
+            events,
         }
     }
 
@@ -64,8 +64,8 @@ impl Place {
         self.settings.network = Network::Offline;
     }
 
-    /// From now on nobody listens where the hub was.
-    fn unplug(&mut self) {
+    /// Points the endpoint to a closed port.
+    fn disconnect(&mut self) {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         self.settings.endpoint = Some(format!("http://{address}"));
@@ -87,12 +87,12 @@ impl Run {
         self.result.unwrap()
     }
 
-    /// What went wrong, as a person reads it.
+    /// The error message.
     fn problem(self) -> String {
         self.result.unwrap_err().to_string()
     }
 
-    /// The requests for bytes of files.
+    /// The requests for file contents.
     fn downloads(&self) -> Vec<&str> {
         let requests = self.requests.iter().map(String::as_str);
         requests
@@ -110,13 +110,13 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Weights of some size, no two parts alike.
+/// Pseudo-random weights.
 fn weights(size: usize) -> Vec<u8> {
     let numbers = (0..size as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8);
     numbers.collect()
 }
 
-/// A model as most are.
+/// A typical model.
 fn tiny() -> Model {
     Model::new(&[
         ("config.json", b"{}"),
@@ -134,7 +134,7 @@ fn tiny() -> Model {
     ])
 }
 
-/// A model in two files.
+/// A model of two shards.
 fn sharded() -> Model {
     let index =
         br#"{"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors",

@@ -1,5 +1,5 @@
-//! A hub of one model on 127.0.0.1, which answers as Hugging Face's does and fails on request. The tests of the program use
-//! this file too.
+//! A test hub of one model on 127.0.0.1, which responds like Hugging Face's and fails on demand. The tests of the CLI use it
+//! too.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,31 +9,31 @@ use std::sync::{Arc, Mutex};
 /// The one model.
 pub const REPO: &str = "owner/tiny";
 
-/// What it was called before; the hub sends on.
-pub const FORMER: &str = "owner/former";
+/// Its former name, which redirects.
+pub const FORMER_REPO: &str = "owner/former";
 
-/// What the hub holds and how it behaves; changed between runs.
+/// The contents and behavior of the hub; changed between runs.
 #[derive(Clone)]
 pub struct Model {
     pub commit: String,
     pub files: BTreeMap<String, Vec<u8>>,
-    /// The names that the listing has beside the files.
+    /// Further names in the listing.
     pub listed: Vec<String>,
-    /// A revision beside `main`.
+    /// A revision besides `main`.
     pub tag: String,
-    /// Answer everything with this status and `x-error-code`.
+    /// Respond to everything with this status and `x-error-code`.
     pub refusal: Option<(u16, &'static str)>,
-    /// The token without which everything is a 401.
+    /// The required token; without it everything is a 401.
     pub token: Option<&'static str>,
-    /// Send on to this host for weights, as the hub does; otherwise they are given at once.
+    /// Redirect weights to this host, as the hub does; otherwise serve them directly.
     pub storage: Option<String>,
-    /// Close the connection after so many bytes of a weights' body, so often.
-    pub cut: (usize, usize),
-    /// Whether a part of a file can be asked for.
+    /// Close the connection after this many bytes of weights, this many times.
+    pub interruptions: (usize, usize),
+    /// Whether range requests are supported.
     pub ranges: bool,
-    /// Added to each size that the hub announces for weights.
-    pub lie: i64,
-    /// Put into each etag of weights.
+    /// Added to the stated size of weights.
+    pub size_error: i64,
+    /// Prepended to the etags of weights.
     pub etag: String,
 }
 
@@ -50,9 +50,9 @@ impl Model {
             refusal: None,
             token: None,
             storage: None,
-            cut: (0, 0),
+            interruptions: (0, 0),
             ranges: true,
-            lie: 0,
+            size_error: 0,
             etag: String::new(),
         }
     }
@@ -77,19 +77,19 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (model, requests) = (model.clone(), requests.clone());
-                // A client that goes away is its own affair.
+                // Ignore clients that disconnect.
                 std::thread::spawn(move || stream.map(|it| answer(it, &model, &requests)));
             }
         });
         server
     }
 
-    /// Changes what the hub holds.
+    /// Changes the model.
     pub fn change(&self, change: impl FnOnce(&mut Model)) {
         change(&mut self.model.lock().unwrap());
     }
 
-    /// The requests since the last call: method, path, and what matters of the headers.
+    /// The requests since the last call: method, path, and relevant headers.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -149,11 +149,11 @@ fn answer(
             route(&model, &request)
         }
     };
-    if reply.cuttable && request.method == "GET" {
+    if reply.interruptible && request.method == "GET" {
         let mut model = model.lock().unwrap();
-        let (bytes, times) = model.cut;
+        let (bytes, times) = model.interruptions;
         if times > 0 {
-            model.cut.1 -= 1;
+            model.interruptions.1 -= 1;
             reply.body.truncate(bytes);
         }
     }
@@ -167,8 +167,8 @@ fn answer(
 struct Reply {
     head: String,
     body: Vec<u8>,
-    /// Whether the body may break off.
-    cuttable: bool,
+    /// Whether the body may be interrupted.
+    interruptible: bool,
 }
 
 impl Reply {
@@ -181,7 +181,7 @@ impl Reply {
         Self {
             head,
             body,
-            cuttable: false,
+            interruptible: false,
         }
     }
 
@@ -192,8 +192,8 @@ impl Reply {
 
 fn route(model: &Model, request: &Request) -> Reply {
     let path = &*request.path;
-    if path.contains(FORMER) {
-        let location = path.replace(FORMER, REPO);
+    if path.contains(FORMER_REPO) {
+        let location = path.replace(FORMER_REPO, REPO);
         return Reply::new(307, &[("location", location)], Vec::new());
     }
     let known = |revision: &str| {
@@ -232,7 +232,7 @@ fn route(model: &Model, request: &Request) -> Reply {
                 ("location", format!("http://{host}:{port}/storage/{name}")),
                 ("x-repo-commit", model.commit.clone()),
                 ("x-linked-etag", etag(model, name)),
-                ("x-linked-size", announced(model, bytes).to_string()),
+                ("x-linked-size", stated_size(model, bytes).to_string()),
             ];
             Reply::new(302, &headers, b"Found.".to_vec())
         }
@@ -249,7 +249,7 @@ fn listing(model: &Model) -> Vec<u8> {
     format!("{{\"id\": \"{REPO}\", \"sha\": \"{commit}\", \"siblings\": [{names}]}}").into_bytes()
 }
 
-/// The bytes of a file, or the part that is asked for.
+/// The contents of a file, or the requested range.
 fn file(model: &Model, name: &str, request: &Request) -> Reply {
     let bytes = &model.files[name];
     let mut headers = vec![
@@ -271,21 +271,21 @@ fn file(model: &Model, name: &str, request: &Request) -> Reply {
         None => Reply::new(200, &headers, bytes.clone()),
     };
     if is_weights(name) {
-        reply.cuttable = true;
+        reply.interruptible = true;
         if request.method == "HEAD" {
-            let told = format!("content-length: {}\r\n", bytes.len());
-            let lie = format!("content-length: {}\r\n", announced(model, bytes));
-            reply.head = reply.head.replace(&told, &lie);
+            let true_header = format!("content-length: {}\r\n", bytes.len());
+            let size_error = format!("content-length: {}\r\n", stated_size(model, bytes));
+            reply.head = reply.head.replace(&true_header, &size_error);
         }
     }
     reply
 }
 
-fn announced(model: &Model, bytes: &[u8]) -> i64 {
-    bytes.len() as i64 + model.lie
+fn stated_size(model: &Model, bytes: &[u8]) -> i64 {
+    bytes.len() as i64 + model.size_error
 }
 
-/// Files that hold the same have the same etag, as on the hub.
+/// Identical files have identical etags, as on the hub.
 fn etag(model: &Model, name: &str) -> String {
     let bytes = &model.files[name];
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,6 +1,6 @@
-//! preprocessor_config.json, in Hugging Face's words. What it says is honoured or refused: a key that would change the
-//! numbers and is not supported is an error with its value. Keys that change nothing (`return_tensors`, names of labels)
-//! are left alone, and `null` means absent, as in transformers.
+//! Parses preprocessor_config.json. Every setting is either honored or refused: an unsupported key that would change pixel values
+//! is an error. Keys without effect on them (`return_tensors`, label names) are ignored, and `null` means absent, as in
+//! transformers.
 
 mod steps;
 
@@ -10,14 +10,13 @@ use serde_json::{Map, Value};
 
 use crate::{ImageError, Preprocessor};
 
-/// The processors whose settings are read, and what they do where a setting is absent. The names with `Fast`, `Pil` and
-/// `FeatureExtractor` are of the same processor, of other ages.
-const TYPES: [Type; 2] = [
-    Type {
+/// The supported processors and their defaults. The suffixes are backends and former names of the same processor.
+const PROCESSORS: [Processor; 2] = [
+    Processor {
         model: "ViT",
         defaults: || Preprocessor::default_vit(224),
     },
-    Type {
+    Processor {
         model: "DeiT",
         defaults: Preprocessor::default_deit,
     },
@@ -29,12 +28,12 @@ const SUFFIXES: [&str; 4] = [
     "FeatureExtractor",
 ];
 
-struct Type {
+struct Processor {
     model: &'static str,
     defaults: fn() -> Preprocessor,
 }
 
-/// Keys that change the numbers in processors of other models, or in older ones.
+/// Keys that affect pixel values in other or older processors.
 const UNSUPPORTED: [&str; 6] = [
     "offset",
     "pad_size",
@@ -45,15 +44,15 @@ const UNSUPPORTED: [&str; 6] = [
 ];
 
 impl Preprocessor {
-    /// What the folder of a model says in its preprocessor_config.json. A file from before types were written is of the
-    /// type of the model, as config.json names it.
-    pub fn of_folder(folder: &Path) -> Result<Self, ImageError> {
+    /// Reads preprocessor_config.json of a model folder. Old files do not name a processor; then `model_type` of config.json
+    /// decides.
+    pub fn from_folder(folder: &Path) -> Result<Self, ImageError> {
         let path = folder.join("preprocessor_config.json");
         let config = Config {
             keys: read(&path)?,
             path,
         };
-        let defaults = match config.named_type()? {
+        let defaults = match config.processor_name()? {
             Some(name) => config.defaults_of(&name)?,
             None => config.defaults_of_model(&folder.join("config.json"))?,
         };
@@ -61,7 +60,7 @@ impl Preprocessor {
     }
 }
 
-/// The file's keys, and its path for errors.
+/// The parsed file, and its path for errors.
 struct Config {
     path: PathBuf,
     keys: Map<String, Value>,
@@ -94,12 +93,12 @@ impl Config {
         })
     }
 
-    fn named_type(&self) -> Result<Option<String>, ImageError> {
+    fn processor_name(&self) -> Result<Option<String>, ImageError> {
         for key in ["image_processor_type", "feature_extractor_type"] {
             if let Some(value) = self.get(key) {
                 let name = value
                     .as_str()
-                    .ok_or_else(|| self.bad(key, value, "a name"))?;
+                    .ok_or_else(|| self.invalid(key, value, "a name"))?;
                 return Ok(Some(name.to_owned()));
             }
         }
@@ -107,7 +106,7 @@ impl Config {
     }
 
     fn defaults_of(&self, name: &str) -> Result<Preprocessor, ImageError> {
-        for Type { model, defaults } in TYPES {
+        for Processor { model, defaults } in PROCESSORS {
             if name
                 .strip_prefix(model)
                 .is_some_and(|suffix| SUFFIXES.contains(&suffix))
@@ -115,7 +114,7 @@ impl Config {
                 return Ok(defaults());
             }
         }
-        Err(self.unsupported_type(name))
+        Err(self.unsupported_processor(name))
     }
 
     fn defaults_of_model(&self, path: &Path) -> Result<Preprocessor, ImageError> {
@@ -124,23 +123,24 @@ impl Config {
                 .get("model_type")
                 .and_then(Value::as_str)
                 .map(str::to_owned),
-            // A folder with nothing but the preprocessor's file is a folder without a type.
+            // No config.json means no model type.
             Err(ImageError::Io { .. }) => None,
             Err(error) => return Err(error),
         };
         let name =
             name.unwrap_or_else(|| "unknown (it names none, nor does config.json)".to_owned());
-        for Type { model, defaults } in TYPES {
+        for Processor { model, defaults } in PROCESSORS {
             if model.to_lowercase() == name {
                 return Ok(defaults());
             }
         }
-        Err(self.unsupported_type(&name))
+        Err(self.unsupported_processor(&name))
     }
 
-    fn unsupported_type(&self, found: &str) -> ImageError {
-        let names = TYPES
-            .map(|Type { model, .. }| SUFFIXES.map(|suffix| format!("{model}{suffix}")).join(", "));
+    fn unsupported_processor(&self, found: &str) -> ImageError {
+        let names = PROCESSORS.map(|Processor { model, .. }| {
+            SUFFIXES.map(|suffix| format!("{model}{suffix}")).join(", ")
+        });
         ImageError::UnsupportedType {
             path: self.path.clone(),
             found: found.to_owned(),
@@ -154,33 +154,33 @@ impl Config {
             "do_center_crop",
             "do_rescale",
             "do_normalize",
-            // Images are RGB from the start.
+            // Images are always decoded to RGB.
             "do_convert_rgb",
         ];
         for (key, value) in &self.keys {
             let step = key.starts_with("do_") && !STEPS.contains(&key.as_str());
             let refused = step || UNSUPPORTED.contains(&key.as_str());
             if refused && !matches!(value, Value::Null | Value::Bool(false)) {
-                return Err(self.bad(key, value, "false, or no such key"));
+                return Err(self.invalid(key, value, "false, or no such key"));
             }
             if key.ends_with("data_format") && !value.is_null() && value != "channels_first" {
-                return Err(self.bad(key, value, "\"channels_first\""));
+                return Err(self.invalid(key, value, "\"channels_first\""));
             }
         }
         Ok(())
     }
 
-    /// A step that is there unless the file says otherwise; both processors have it.
+    /// A step that is enabled by default in both processors.
     fn step<T>(&self, key: &str, default: Option<T>) -> Result<Option<T>, ImageError> {
-        let present = self.truth(key, default.is_some())?;
+        let present = self.bool(key, default.is_some())?;
         Ok(default.filter(|_| present))
     }
 
-    fn truth(&self, key: &str, default: bool) -> Result<bool, ImageError> {
+    fn bool(&self, key: &str, default: bool) -> Result<bool, ImageError> {
         match self.get(key) {
             Some(value) => value
                 .as_bool()
-                .ok_or_else(|| self.bad(key, value, "true or false")),
+                .ok_or_else(|| self.invalid(key, value, "true or false")),
             None => Ok(default),
         }
     }
@@ -189,7 +189,7 @@ impl Config {
         self.keys.get(key).filter(|value| !value.is_null())
     }
 
-    fn bad(&self, key: &str, value: &Value, expected: &str) -> ImageError {
+    fn invalid(&self, key: &str, value: &Value, expected: &str) -> ImageError {
         ImageError::Setting {
             path: self.path.clone(),
             key: key.to_owned(),

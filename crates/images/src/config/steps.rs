@@ -1,4 +1,4 @@
-//! The steps that the settings describe, each with its keys.
+//! The preprocessing steps, each with its keys.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ impl Config {
                 Some(3) => Resampling::Bicubic,
                 _ => {
                     let expected = "0 (nearest), 1 (Lanczos), 2 (bilinear) or 3 (bicubic)";
-                    return Err(self.bad("resample", value, expected));
+                    return Err(self.invalid("resample", value, expected));
                 }
             },
             None => default.filter,
@@ -33,37 +33,37 @@ impl Config {
     fn target(&self, value: &Value) -> Result<ResizeTo, ImageError> {
         let expected =
             "a number of pixels, {\"height\": …, \"width\": …} or {\"shortest_edge\": …}";
-        let edge = |edge: &Value| length(edge).ok_or_else(|| self.bad("size", value, expected));
+        let edge = |edge: &Value| length(edge).ok_or_else(|| self.invalid("size", value, expected));
         if let Some(keys) = value.as_object()
             && let (Some(shortest), 1) = (keys.get("shortest_edge"), keys.len())
         {
             return Ok(ResizeTo::ShortestEdge(edge(shortest)?));
         }
-        // A number is a square, unless the file says otherwise.
-        if value.is_number() && !self.truth("default_to_square", true)? {
+        // A number is a square by default.
+        if value.is_number() && !self.bool("default_to_square", true)? {
             return Ok(ResizeTo::ShortestEdge(edge(value)?));
         }
         match size(value) {
-            Some(size) => Ok(ResizeTo::Exactly(size)),
-            None => Err(self.bad("size", value, expected)),
+            Some(size) => Ok(ResizeTo::Exact(size)),
+            None => Err(self.invalid("size", value, expected)),
         }
     }
 
     pub(super) fn crop(&self, default: Option<Size>) -> Result<Option<Size>, ImageError> {
-        let present = self.truth("do_center_crop", default.is_some())?;
+        let present = self.bool("do_center_crop", default.is_some())?;
         match (present, self.get("crop_size")) {
             (false, _) => Ok(None),
             (true, Some(value)) => match size(value) {
                 Some(size) => Ok(Some(size)),
                 None => {
                     let expected = "a number of pixels or {\"height\": …, \"width\": …}";
-                    Err(self.bad("crop_size", value, expected))
+                    Err(self.invalid("crop_size", value, expected))
                 }
             },
             (true, None) => match default {
                 Some(size) => Ok(Some(size)),
-                // ViT has no size of its own to crop to, and transformers stops here too.
-                None => Err(self.bad(
+                // ViT has no default crop size; transformers fails here too.
+                None => Err(self.invalid(
                     "crop_size",
                     &Value::Null,
                     "a size, since do_center_crop is true",
@@ -79,7 +79,7 @@ impl Config {
         match self.get("rescale_factor") {
             Some(value) => match value.as_f64() {
                 Some(factor) if factor > 0.0 => Ok(Some(factor)),
-                _ => Err(self.bad("rescale_factor", value, "a number above zero")),
+                _ => Err(self.invalid("rescale_factor", value, "a number above zero")),
             },
             None => Ok(Some(default)),
         }
@@ -94,11 +94,11 @@ impl Config {
         };
         Ok(Some(Normalize {
             mean: self.channels("image_mean", default.mean, |_| true)?,
-            deviation: self.channels("image_std", default.deviation, |value| value > 0.0)?,
+            std: self.channels("image_std", default.std, |value| value > 0.0)?,
         }))
     }
 
-    /// One number for each channel, or one for all.
+    /// One number per channel, or one for all.
     fn channels(
         &self,
         key: &str,
@@ -114,7 +114,7 @@ impl Config {
         };
         numbers
             .and_then(|numbers| <[f64; 3]>::try_from(numbers).ok())
-            // As 32-bit numbers, which is what they become.
+            // Checked as f32, to which they are converted.
             .filter(|numbers| {
                 numbers
                     .iter()
@@ -126,7 +126,7 @@ impl Config {
                 } else {
                     ""
                 };
-                self.bad(
+                self.invalid(
                     key,
                     value,
                     &format!("one number{above}, or three for red, green and blue"),
@@ -135,14 +135,14 @@ impl Config {
     }
 }
 
-/// A number of pixels along an edge.
+/// A length in pixels.
 fn length(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?)
         .ok()
         .filter(|&pixels| pixels > 0)
 }
 
-/// A square's side, height and width, or a list of both.
+/// The side of a square, an object of height and width, or a list of both.
 fn size(value: &Value) -> Option<Size> {
     let size = match value {
         Value::Object(keys) if keys.len() == 2 => Size {

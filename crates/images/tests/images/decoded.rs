@@ -1,12 +1,12 @@
-//! Every file decodes to what transformers' `load_image` makes of it: Pillow's decoder, EXIF orientation, RGB.
+//! Every file decodes as with transformers' `load_image`: Pillow's decoder, EXIF orientation, RGB.
 
 use crate::golden::{Golden, files, open};
 
-/// How far a byte may be from Pillow's.
+/// The largest difference of a byte from Pillow's.
 ///
-/// Most formats leave a decoder no choice, WebP included. JPEG does: decoders round the inverse transform and the conversion
-/// from YCbCr differently (two units), and interpolate halved chroma in another order (one more). These pictures have no
-/// sharp edges. In drawings with edges 4 was seen, and 20 in single pixels of pure noise with halved chroma.
+/// Most formats are decoded exactly, WebP included. JPEG decoders round the inverse DCT and the conversion from YCbCr differently
+/// (two units), and upsample chroma in another order (one more). These images have no sharp edges. In drawings with edges 4 was
+/// seen, and 20 in single pixels of pure noise with subsampled chroma.
 fn bound(name: &str) -> u8 {
     match name {
         "subsampled.jpg" | "subsampled_across.jpg" | "larger.jpg" => 3,

@@ -6,7 +6,7 @@ use attentive_images::Image;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-/// The expected arrays and the cases they are of.
+/// The expected arrays and their cases.
 pub struct Golden {
     bytes: Vec<u8>,
 }
@@ -17,7 +17,7 @@ impl Golden {
         Self { bytes }
     }
 
-    /// The cases of a kind, each an object.
+    /// The cases of a kind.
     pub fn cases(&self, kind: &str) -> Vec<Value> {
         let (_, header) = SafeTensors::read_metadata(&self.bytes).unwrap();
         let cases = &header.metadata().as_ref().unwrap()["cases"];
@@ -25,7 +25,7 @@ impl Golden {
         cases[kind].as_array().unwrap().clone()
     }
 
-    /// An array and its shape; bytes as numbers.
+    /// An array as f32, and its shape.
     pub fn array(&self, key: &str) -> (Vec<usize>, Vec<f32>) {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
         let tensor = tensors.tensor(key).unwrap();

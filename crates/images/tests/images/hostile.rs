@@ -1,4 +1,4 @@
-//! No bytes make the decoder panic, and none of them take memory that an image may not have.
+//! No input makes the decoder panic or exceed the memory limit.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_image_is_told_so() {
+fn a_file_that_is_no_image_is_reported() {
     let expected =
-        "it is not an image of a kind that is read here; give a PNG, JPEG, GIF, BMP or WebP file";
+        "it is not an image of a supported format; give a PNG, JPEG, GIF, BMP or WebP file";
     for bytes in [
         &b""[..],
         b"hello",
@@ -32,16 +32,16 @@ fn what_is_no_image_is_told_so() {
 }
 
 #[test]
-fn a_missing_file_is_told_so() {
+fn a_missing_file_is_reported() {
     let error = Image::open(Path::new("no/such.png")).unwrap_err();
     assert!(matches!(error, ImageError::Io { .. }));
     assert!(error.to_string().starts_with("no/such.png: "), "{error}");
 }
 
-/// Half a picture is an error in every format, as in Pillow: what is missing is never filled in.
+/// A truncated image is an error in every format, as in Pillow: missing data is never filled in.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
-    // The first picture of an animation, which is the one that counts, is whole long before the file is.
+    // The first frame of an animation is complete long before the file is.
     for path in files()
         .into_iter()
         .filter(|path| !path.ends_with("moving.gif"))
@@ -57,29 +57,29 @@ fn a_file_that_was_cut_is_an_error() {
     let bytes = file("rgb.jpg");
     assert_eq!(
         error(&bytes[..bytes.len() - 2]),
-        "it cannot be decoded (the file ends before the image does); fetch or save it again, or convert it to PNG"
+        "it cannot be decoded (the file is truncated); download or save it again, or convert it to PNG"
     );
 }
 
-/// Cameras put a preview, with an end of its own, before the picture, and films behind it: neither is taken for its end.
+/// Cameras embed previews with end markers before the image, and videos after it: neither is mistaken for its end.
 #[test]
-fn only_the_end_of_the_picture_itself_counts() {
-    let picture = file("rgb.jpg");
+fn only_the_end_marker_of_the_image_itself_counts() {
+    let image_bytes = file("rgb.jpg");
     let preview = file("gray.jpg");
     let length = u16::try_from(preview.len() + 2).unwrap().to_be_bytes();
-    let (start, rest) = picture.split_at(2);
+    let (start, rest) = image_bytes.split_at(2);
     let segment = [&[0xFF, 0xEF], &length[..], &preview].concat();
     let with_preview = [start, &segment, rest].concat();
-    let expected = Image::decode("it", &picture).unwrap();
-    let with_film = [&with_preview, &b"a film \xFF\xDA\0\x08"[..]].concat();
-    assert_eq!(Image::decode("it", &with_film).unwrap(), expected);
+    let expected = Image::decode("it", &image_bytes).unwrap();
+    let with_video = [&with_preview, &b"a film \xFF\xDA\0\x08"[..]].concat();
+    assert_eq!(Image::decode("it", &with_video).unwrap(), expected);
     let cut = &with_preview[..with_preview.len() - 20];
-    assert!(error(cut).contains("ends before the image does"));
+    assert!(error(cut).contains("the file is truncated"));
 }
 
-/// A header that promises more pixels than are allowed is refused by its numbers alone.
+/// A header that declares too many pixels is refused before decoding.
 #[test]
-fn a_bomb_is_refused_before_memory_is_taken() {
+fn a_bomb_is_refused_before_allocating() {
     let mut bomb = file("rgb.bmp");
     bomb[18..22].copy_from_slice(&60_000u32.to_le_bytes());
     bomb[22..26].copy_from_slice(&60_000u32.to_le_bytes());
@@ -110,7 +110,7 @@ proptest! {
         }
     }
 
-    /// Random bytes behind the first few of each format.
+    /// Random bytes after the magic of each format.
     #[test]
     fn random_bytes_do_not_panic(
         magic in prop::sample::select(vec![

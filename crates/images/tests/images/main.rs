@@ -1,5 +1,5 @@
-//! The room is held to Pillow's bytes and transformers' numbers (`fixtures/images`, made by `reference/images`), and to its
-//! promises about files and settings that are broken.
+//! Parity with Pillow's bytes and transformers' pixel values (`fixtures/images`, made by `reference/images`), and handling of
+//! broken files and configs.
 
 mod decoded;
 mod golden;

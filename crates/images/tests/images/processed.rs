@@ -1,6 +1,7 @@
-//! Pixel values are those of transformers' processors of ViT and DeiT, settings read from a folder.
+//! Pixel values equal those of transformers' ViT and DeiT processors, with configs read from a folder.
 
 use attentive_images::{Image, ImageError, PixelValues, Preprocessor, Size};
+use attentive_testing::{Scale, assert_close};
 
 use crate::golden::{Golden, open};
 use crate::settings::preprocessor;
@@ -19,16 +20,12 @@ fn values_are_transformers() {
         let (shape, expected) = golden.array(key);
         let sizes = [ours.height, ours.width].map(|size| size.div_ceil(step));
         assert_eq!(shape, [ours.channels, sizes[0], sizes[1]], "{key}");
-        for (index, (ours, theirs)) in every(&ours, step).zip(expected).enumerate() {
-            assert!(
-                (ours - theirs).abs() <= 1e-6,
-                "{key}, value {index}: {ours} is not {theirs}"
-            );
-        }
+        let ours: Vec<f32> = every(&ours, step).collect();
+        assert_close(key, &ours, &expected, Scale::One, 1e-6);
     }
 }
 
-/// Of each channel, the values of each `step`th row and column.
+/// Every `step`th row and column of each channel.
 fn every(image: &PixelValues, step: usize) -> impl Iterator<Item = f32> {
     let PixelValues { height, width, .. } = *image;
     let plane = height * width;
@@ -42,7 +39,7 @@ fn every(image: &PixelValues, step: usize) -> impl Iterator<Item = f32> {
 }
 
 #[test]
-fn a_batch_is_its_images_one_after_the_other() {
+fn a_batch_is_its_images_stacked() {
     let preprocessor = Preprocessor::default_vit(6);
     let images = [open("rgb.png"), open("noise_7_1.png")];
     let batch = preprocessor.batch(&images).unwrap();
@@ -73,7 +70,7 @@ fn a_batch_of_several_sizes_or_of_nothing_is_refused() {
 }
 
 #[test]
-fn a_shortest_edge_of_a_thread_is_refused_before_memory_is_taken() {
+fn a_shortest_edge_of_an_extreme_aspect_ratio_is_refused_before_allocating() {
     let config = serde_json::json!({
         "image_processor_type": "ViTImageProcessor",
         "size": {"shortest_edge": 1_000_000_000_000u64},

@@ -1,4 +1,4 @@
-//! Resizing gives Pillow's bytes, all of them, by every filter.
+//! Resizing is bit-exact with Pillow, for every filter.
 
 use attentive_images::{Image, Resampling, Size};
 use proptest::prelude::*;
@@ -52,8 +52,8 @@ fn a_size_without_pixels_or_with_too_many_is_refused() {
 }
 
 proptest! {
-    /// Black and white beside each other drive the sums of filters with negative lobes as far as they go; overflow would
-    /// panic here, since tests are built with its check.
+    /// Adjacent black and white maximize the sums of filters with negative lobes; overflow would panic, as tests are built
+    /// with overflow checks.
     #[test]
     fn extremes_do_not_overflow(
         (height, width) in (1usize..60, 1usize..60),
@@ -67,17 +67,17 @@ proptest! {
         prop_assert_eq!(image.resize(size, FILTERS[filter]).unwrap().size(), size);
     }
 
-    /// Weights sum to one: what is of one colour stays so.
+    /// Weights sum to one: an image of one color keeps it.
     #[test]
-    fn a_plain_colour_stays(
+    fn a_plain_color_stays(
         (height, width) in (1usize..40, 1usize..40),
         (new_height, new_width) in (1usize..40, 1usize..40),
         filter in 0usize..4,
-        colour: [u8; 3],
+        color: [u8; 3],
     ) {
-        let image = Image::from_rgb(Size { height, width }, colour.repeat(height * width));
+        let image = Image::from_rgb(Size { height, width }, color.repeat(height * width));
         let size = Size { height: new_height, width: new_width };
         let resized = image.resize(size, FILTERS[filter]).unwrap();
-        prop_assert_eq!(resized.pixels(), colour.repeat(new_height * new_width));
+        prop_assert_eq!(resized.pixels(), color.repeat(new_height * new_width));
     }
 }

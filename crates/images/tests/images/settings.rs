@@ -1,26 +1,26 @@
-//! preprocessor_config.json is honoured or refused, with a sentence that names the key and its value.
+//! Every setting of preprocessor_config.json is honored, or refused with an error that names key and value.
 
 use attentive_images::{ImageError, Preprocessor};
 use serde_json::{Value, json};
 
-/// What a folder with these settings gives.
+/// The preprocessor of a folder with this config.
 pub fn preprocessor(config: &Value) -> Result<Preprocessor, ImageError> {
     let folder = tempfile::tempdir().unwrap();
     let text = serde_json::to_string(config).unwrap();
     std::fs::write(folder.path().join("preprocessor_config.json"), text).unwrap();
-    Preprocessor::of_folder(folder.path())
+    Preprocessor::from_folder(folder.path())
 }
 
-/// ViT's settings with one more.
+/// A ViT config with one more key.
 fn with(key: &str, value: Value) -> Value {
     json!({"image_processor_type": "ViTImageProcessor", key: value})
 }
 
-/// The sentence of an error, without the folder.
-fn sentence(config: &Value) -> String {
+/// The error message, without the folder.
+fn message(config: &Value) -> String {
     let error = preprocessor(config).unwrap_err().to_string();
-    let (_, sentence) = error.split_once("preprocessor_config.json").unwrap();
-    sentence.to_owned()
+    let (_, message) = error.split_once("preprocessor_config.json").unwrap();
+    message.to_owned()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_file_without_a_type_is_of_the_models_type() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("preprocessor_config.json", r#"{"size": 384}"#);
-    let error = Preprocessor::of_folder(folder.path())
+    let error = Preprocessor::from_folder(folder.path())
         .unwrap_err()
         .to_string();
     assert!(
@@ -51,10 +51,10 @@ fn a_file_without_a_type_is_of_the_models_type() {
         "{error}"
     );
     write("config.json", r#"{"model_type": "vit"}"#);
-    let read = Preprocessor::of_folder(folder.path()).unwrap();
+    let read = Preprocessor::from_folder(folder.path()).unwrap();
     assert_eq!(read, Preprocessor::default_vit(384));
     write("config.json", r#"{"model_type": "clip"}"#);
-    let error = Preprocessor::of_folder(folder.path())
+    let error = Preprocessor::from_folder(folder.path())
         .unwrap_err()
         .to_string();
     assert!(
@@ -66,7 +66,7 @@ fn a_file_without_a_type_is_of_the_models_type() {
 #[test]
 fn another_type_is_named() {
     assert_eq!(
-        sentence(&json!({"image_processor_type": "CLIPImageProcessor"})),
+        message(&json!({"image_processor_type": "CLIPImageProcessor"})),
         " is of type CLIPImageProcessor, which is not supported; supported are ViTImageProcessor, ViTImageProcessorFast, \
          ViTImageProcessorPil, ViTFeatureExtractor, DeiTImageProcessor, DeiTImageProcessorFast, DeiTImageProcessorPil, \
          DeiTFeatureExtractor"
@@ -74,7 +74,7 @@ fn another_type_is_named() {
 }
 
 #[test]
-fn what_changes_no_number_is_left_alone() {
+fn keys_without_effect_on_pixel_values_are_ignored() {
     let config = json!({
         "image_processor_type": "ViTImageProcessorFast",
         "crop_size": null, "do_pad": null, "pad_size": null, "do_reduce_labels": false, "offset": false,
@@ -88,7 +88,7 @@ fn what_changes_no_number_is_left_alone() {
 }
 
 #[test]
-fn values_that_cannot_be_honoured_are_named() {
+fn unsupported_values_are_named() {
     let size = "a number of pixels, {\"height\": …, \"width\": …} or {\"shortest_edge\": …}";
     let crop = "a number of pixels or {\"height\": …, \"width\": …}";
     let filter = "0 (nearest), 1 (Lanczos), 2 (bilinear) or 3 (bicubic)";
@@ -132,27 +132,27 @@ fn values_that_cannot_be_honoured_are_named() {
         ("data_format", json!("channels_last"), "\"channels_first\""),
         ("image_processor_type", json!(3), "a name"),
     ] {
-        let expected = format!(": {key} = {value} is not supported; expected is {expected}");
-        assert_eq!(sentence(&with(key, value)), expected);
+        let expected = format!(": {key} = {value} is not supported; expected {expected}");
+        assert_eq!(message(&with(key, value)), expected);
     }
     for value in [json!({"shortest_edge": 12}), json!(0), json!(0.5)] {
         let config = json!({"image_processor_type": "DeiTImageProcessor", "crop_size": value});
-        let expected = format!(": crop_size = {value} is not supported; expected is {crop}");
-        assert_eq!(sentence(&config), expected);
+        let expected = format!(": crop_size = {value} is not supported; expected {crop}");
+        assert_eq!(message(&config), expected);
     }
     assert_eq!(
-        sentence(&with("do_center_crop", json!(true))),
-        ": crop_size = null is not supported; expected is a size, since do_center_crop is true"
+        message(&with("do_center_crop", json!(true))),
+        ": crop_size = null is not supported; expected a size, since do_center_crop is true"
     );
 }
 
 #[test]
-fn a_broken_or_missing_file_is_a_sentence() {
+fn a_broken_or_missing_file_is_an_error() {
     assert_eq!(
-        sentence(&json!([])),
-        " cannot be read (it is not a JSON object); fetch or save it again"
+        message(&json!([])),
+        " cannot be read (it is not a JSON object); download or save it again"
     );
-    let error = Preprocessor::of_folder("no/such/folder".as_ref()).unwrap_err();
+    let error = Preprocessor::from_folder("no/such/folder".as_ref()).unwrap_err();
     assert!(matches!(error, ImageError::Io { .. }));
     assert!(error.to_string().ends_with("; check the path"), "{error}");
 }

@@ -1,16 +1,26 @@
-//! Activations and gates against their naive twins, at the ends of the numbers, and what is refused.
+//! Activations and gates against their naive versions, at the limits of `f32`, and what is refused.
 
 use super::*;
-use crate::checks::{close, close_slopes, each_way, few, lengths, numbers, panic_of, slopes, wide};
+use crate::checks::{
+    assert_gradients_close, few_cases, finite_differences, lengths, on_each_instruction_set,
+    panic_message, random_values, to_f64,
+};
+use attentive_testing::{Scale, assert_close};
 use proptest::prelude::*;
 
 fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
-    let values: Vec<f64> = wide(gate).iter().map(|x| naive::value(kind, *x)).collect();
-    let slopes: Vec<f64> = wide(gate).iter().map(|x| naive::slope(kind, *x)).collect();
+    let values: Vec<f64> = to_f64(gate)
+        .iter()
+        .map(|x| naive::value(kind, *x))
+        .collect();
+    let derivatives: Vec<f64> = to_f64(gate)
+        .iter()
+        .map(|x| naive::derivative(kind, *x))
+        .collect();
     let product =
         |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a * b).collect() };
-    let (up64, dy64) = (wide(up), wide(dy));
-    each_way(|| {
+    let (up64, dy64) = (to_f64(up), to_f64(dy));
+    on_each_instruction_set(|| {
         let fresh = || vec![f32::NAN; gate.len()];
         let (mut y, mut dx, mut gated_y, mut dgate, mut dup) =
             (fresh(), fresh(), fresh(), fresh(), fresh());
@@ -18,41 +28,60 @@ fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
         activate_backward(kind, gate, dy, &mut dx);
         gated(kind, gate, up, &mut gated_y);
         gated_backward(kind, gate, up, dy, &mut dgate, &mut dup);
-        close("y", &y, &values, 1e-6);
-        close("dx", &dx, &product(&slopes, &dy64), 2e-6);
-        close("gated", &gated_y, &product(&values, &up64), 2e-6);
-        close(
+        assert_close("y", &y, &values, Scale::EachOrOne, 1e-6);
+        assert_close(
+            "dx",
+            &dx,
+            &product(&derivatives, &dy64),
+            Scale::EachOrOne,
+            2e-6,
+        );
+        assert_close(
+            "gated",
+            &gated_y,
+            &product(&values, &up64),
+            Scale::EachOrOne,
+            2e-6,
+        );
+        assert_close(
             "dgate",
             &dgate,
-            &product(&slopes, &product(&up64, &dy64)),
+            &product(&derivatives, &product(&up64, &dy64)),
+            Scale::EachOrOne,
             4e-6,
         );
-        close("dup", &dup, &product(&values, &dy64), 2e-6);
+        assert_close(
+            "dup",
+            &dup,
+            &product(&values, &dy64),
+            Scale::EachOrOne,
+            2e-6,
+        );
     });
 }
 
 proptest! {
-    #![proptest_config(few())]
+    #![proptest_config(few_cases())]
 
     #[test]
-    fn functions_and_gates_are_the_twins(
+    fn functions_and_gates_match_the_naive_version(
         length in lengths(),
         seed: u64,
         kind in prop::sample::select(KINDS.to_vec()),
         size in 0.01f32..20.0,
     ) {
-        let gate: Vec<f32> = numbers(seed, length).iter().map(|x| x * size).collect();
-        check(kind, &gate, &numbers(!seed, length), &numbers(seed ^ 7, length));
+        let gate: Vec<f32> = random_values(seed, length).iter().map(|x| x * size).collect();
+        check(kind, &gate, &random_values(!seed, length), &random_values(seed ^ 7, length));
     }
 }
 
 #[test]
-fn slopes_are_finite_differences() {
+fn derivatives_are_finite_differences() {
     let x = [-5.0, -1.5, -0.7, -0.1, 0.1, 0.9, 1.3, 2.0, 7.0];
     for kind in KINDS {
         let sum = |x: &[f64]| x.iter().map(|x| naive::value(kind, *x)).sum();
-        let found = x.map(|x| naive::slope(kind, x));
-        close_slopes(&format!("{kind:?}"), &found, &slopes(&x, sum));
+        let found = x.map(|x| naive::derivative(kind, x));
+        assert_gradients_close(&format!("{kind:?}"), &found, &finite_differences(&x, sum));
     }
 }
 
@@ -64,7 +93,7 @@ fn infinities_and_nan_pass_as_in_pytorch() {
         activate(kind, &x, &mut y);
         y
     };
-    each_way(|| {
+    on_each_instruction_set(|| {
         let [nan, high, low, zero] = values(Activation::Relu);
         assert!(nan.is_nan());
         assert_eq!((high, low, zero), (f32::INFINITY, 0.0, 0.0));
@@ -90,9 +119,9 @@ fn infinities_and_nan_pass_as_in_pytorch() {
 
 #[test]
 fn other_lengths_are_refused() {
-    let message = panic_of(|| gated(Activation::Silu, &[0.0], &[0.0], &mut []));
+    let message = panic_message(|| gated(Activation::Silu, &[0.0], &[0.0], &mut []));
     assert!(
-        message.contains("gated: argument 3 has 0 numbers"),
+        message.contains("gated: argument 3 has 0 values"),
         "{message}"
     );
 }

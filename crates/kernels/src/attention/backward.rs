@@ -1,21 +1,21 @@
-//! The backward pass: the weights are made again, tile by tile, from the saved log-sums. Dao et al. 2022.
+//! The backward pass: recomputes the weights, tile by tile, from the saved log-sum-exp. Dao et al. 2022.
 
 mod buffers;
-mod meetings;
-mod row;
+mod score_gradients;
+mod tile_schedule;
 
 use std::cell::RefCell;
 
 use pulp::{Simd, WithSimd};
 
-use self::buffers::{Buffers, Sizes, buffer_sizes};
-use self::meetings::Meeting;
-use super::reach::Reach;
-use super::scores::{add_product, copy_row, pack_columns, product_with_panels, whole_rows};
-use super::{BiasOf, Heads, Options, Shape, Strides};
+use self::buffers::{BufferSizes, Buffers, buffer_sizes};
+use self::tile_schedule::Tile;
+use super::key_ranges::KeyRanges;
+use super::scores::{add_product, copy_row, pack_columns, padded_rows, product_with_panels};
+use super::{BiasLayout, Heads, Options, Shape, Strides};
 use crate::gemm::with_scratch;
 use crate::linear::dot;
-use crate::micro::{self, TileSize, View};
+use crate::microkernel::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
 
@@ -23,82 +23,85 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where gradients go; every number of the rows is written.
+/// Where the gradients are written, in full.
 #[derive(Debug)]
 pub struct Gradients<'a> {
     /// Of the queries.
     pub query: &'a mut [f32],
-    /// Where they stand.
+    /// Their layout.
     pub query_strides: Strides,
     /// Of the keys.
     pub key: &'a mut [f32],
-    /// Where they stand.
+    /// Their layout.
     pub key_strides: Strides,
     /// Of the values.
     pub value: &'a mut [f32],
-    /// Where they stand.
+    /// Their layout.
     pub value_strides: Strides,
-    /// Of the bias, if asked for: for each sequence and head as many numbers as [`BiasOf::size`] says; of pairs, where there
-    /// is no bias.
+    /// Of the bias, if needed: [`BiasLayout::head_len`] elements for each sequence and head; without a bias, those of
+    /// [`BiasLayout::PerPair`].
     pub bias: Option<&'a mut [f32]>,
 }
 
-/// What [`super::forward`] gave.
+/// The results of [`super::forward`], saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Attended<'a> {
+pub struct SavedForward<'a> {
     /// The context.
     pub context: Heads<'a>,
-    /// Of each row, the logarithm of its sum of exponentials.
-    pub log_sums: &'a [f32],
+    /// The log-sum-exp of each row of scores.
+    pub log_sum_exp: &'a [f32],
 }
 
-/// The gradients of what [`super::forward`] gave.
+/// The gradients of the results of [`super::forward`].
 #[derive(Clone, Copy, Debug)]
-pub struct Upstream<'a> {
+pub struct OutputGradients<'a> {
     /// Of the context.
     pub context: Heads<'a>,
-    /// Of the log-sums, if anybody reads them. That of a row that saw nothing has no effect.
-    pub log_sums: Option<&'a [f32]>,
+    /// Of the log-sum-exp, if it is used. Fully masked rows ignore theirs.
+    pub log_sum_exp: Option<&'a [f32]>,
 }
 
-/// Gradients of attention, given those of its results and the results themselves.
+/// The backward pass of attention, from its results and their gradients.
 ///
 /// # Panics
 /// When a slice is too short for the shape.
 pub fn backward(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
-    attended: Attended,
-    upstream: Upstream,
+    saved: SavedForward,
+    output_gradients: OutputGradients,
     options: &Options,
     gradients: Gradients,
 ) {
     shape.check();
     options.mask.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
-    for log_sums in [Some(attended.log_sums), upstream.log_sums] {
-        let count = log_sums.map_or(rows, <[f32]>::len);
-        assert_eq!(count, rows, "attention: {count} log-sums for {rows} rows");
+    for log_sum_exp in [Some(saved.log_sum_exp), output_gradients.log_sum_exp] {
+        let count = log_sum_exp.map_or(rows, <[f32]>::len);
+        assert_eq!(
+            count, rows,
+            "attention: log_sum_exp has {count} values for {rows} rows"
+        );
     }
     let queries = [shape.batch, shape.heads, shape.queries];
     let keys = [shape.batch, shape.key_value_heads, shape.keys];
-    let (width, wide) = (shape.head_width, shape.value_width);
+    let (width, value_width) = (shape.head_width, shape.value_width);
     gradients
         .query_strides
-        .check_apart(queries, width, gradients.query.len());
+        .check_disjoint(queries, width, gradients.query.len());
     gradients
         .key_strides
-        .check_apart(keys, width, gradients.key.len());
+        .check_disjoint(keys, width, gradients.key.len());
     gradients
         .value_strides
-        .check_apart(keys, wide, gradients.value.len());
-    let biases = gradients.bias.as_ref().map_or(usize::MAX, |it| it.len());
-    let bias_of = options.bias.map_or(BiasOf::Pairs, |bias| bias.of);
+        .check_disjoint(keys, value_width, gradients.value.len());
+    let bias_len = gradients.bias.as_ref().map_or(usize::MAX, |it| it.len());
+    let bias_layout = options.bias.map_or(BiasLayout::PerPair, |bias| bias.layout);
     assert!(
-        biases >= shape.batch * shape.heads * bias_of.size(shape),
-        "attention: a gradient of {biases} numbers is too short for {shape:?}"
+        bias_len >= shape.batch * shape.heads * bias_layout.head_len(shape),
+        "attention: a bias gradient of {bias_len} is too short for {shape:?}"
     );
-    let out = Output {
+    let out = GradientPointers {
         query: gradients.query.as_mut_ptr(),
         query_strides: gradients.query_strides,
         key: gradients.key.as_mut_ptr(),
@@ -109,24 +112,24 @@ pub fn backward(
             bias.fill(0.0);
             bias.as_mut_ptr()
         }),
-        bias_of,
+        bias_layout,
     };
     let instructions = simd::instructions();
     let tile = TileSize::of(instructions);
-    let sizes = buffer_sizes(shape, tile, [key, query, upstream.context]);
+    let sizes = buffer_sizes(shape, tile, [key, query, output_gradients.context]);
     let task = |index: usize| {
-        // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
+        // Scratch is borrowed outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
-            let kernel = Group {
+            let kernel = BackwardTask {
                 shape,
                 query,
                 key,
                 value,
-                attended,
-                upstream,
+                saved,
+                output_gradients,
                 options,
                 batch: index / shape.key_value_heads,
-                shared: index % shape.key_value_heads,
+                key_value_head: index % shape.key_value_heads,
                 out,
                 scratch,
                 sizes,
@@ -138,13 +141,13 @@ pub fn backward(
     if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
         (0..tasks).for_each(task);
     } else {
-        threads::each(tasks, task);
+        threads::parallel_for(tasks, task);
     }
 }
 
-/// Where gradients go. Each task writes to heads of its own.
+/// Gradient buffers. Each task writes its own heads.
 #[derive(Clone, Copy)]
-struct Output {
+struct GradientPointers {
     query: *mut f32,
     query_strides: Strides,
     key: *mut f32,
@@ -152,31 +155,31 @@ struct Output {
     value: *mut f32,
     value_strides: Strides,
     bias: Option<*mut f32>,
-    bias_of: BiasOf,
+    bias_layout: BiasLayout,
 }
 
 // SAFETY: each task writes only to its own key-value head and the query heads that it serves.
-unsafe impl Send for Output {}
+unsafe impl Send for GradientPointers {}
 // SAFETY: as above; the pointers themselves are only read.
-unsafe impl Sync for Output {}
+unsafe impl Sync for GradientPointers {}
 
 /// One key-value head and the query heads that it serves.
-struct Group<'a> {
+struct BackwardTask<'a> {
     shape: &'a Shape,
     query: Heads<'a>,
     key: Heads<'a>,
     value: Heads<'a>,
-    attended: Attended<'a>,
-    upstream: Upstream<'a>,
+    saved: SavedForward<'a>,
+    output_gradients: OutputGradients<'a>,
     options: &'a Options<'a>,
     batch: usize,
-    shared: usize,
-    out: Output,
+    key_value_head: usize,
+    out: GradientPointers,
     scratch: &'a mut [f32],
-    sizes: Sizes,
+    sizes: BufferSizes,
 }
 
-impl WithSimd for Group<'_> {
+impl WithSimd for BackwardTask<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -187,14 +190,14 @@ impl WithSimd for Group<'_> {
             value_width,
             ..
         } = *self.shape;
-        let [width, wide] = self.padded::<S>();
-        let mut buffers = Buffers::cut(std::mem::take(&mut self.scratch), self.sizes);
-        let (batch, shared) = (self.batch, self.shared);
+        let [padded_head_width, padded_value_width] = self.padded_widths::<S>();
+        let mut buffers = Buffers::split(std::mem::take(&mut self.scratch), self.sizes);
+        let (batch, key_value_head) = (self.batch, self.key_value_head);
         pack_columns(
             simd,
             self.key,
             batch,
-            shared,
+            key_value_head,
             keys,
             head_width,
             buffers.key_panels,
@@ -203,19 +206,19 @@ impl WithSimd for Group<'_> {
             simd,
             self.value,
             batch,
-            shared,
+            key_value_head,
             keys,
             value_width,
             buffers.value_panels,
         );
-        let at = [batch, shared];
-        let key_rows = whole_rows::<S>(self.key, at, keys, head_width, buffers.copies[0]);
-        buffers.key_sums.fill(0.0);
-        buffers.value_sums.fill(0.0);
+        let at = [batch, key_value_head];
+        let key_rows = padded_rows::<S>(self.key, at, keys, head_width, buffers.copies[0]);
+        buffers.key_gradients.fill(0.0);
+        buffers.value_gradients.fill(0.0);
         let group = self.shape.heads / self.shape.key_value_heads;
-        let mut head = shared * group;
-        while head < (shared + 1) * group {
-            self.head(simd, head, key_rows, &mut buffers);
+        let mut head = key_value_head * group;
+        while head < (key_value_head + 1) * group {
+            self.process_head(simd, head, key_rows, &mut buffers);
             head += 1;
         }
         let out = &self.out;
@@ -224,36 +227,37 @@ impl WithSimd for Group<'_> {
             write_rows::<S>(
                 out.key,
                 out.key_strides,
-                [batch, shared],
-                buffers.key_sums,
+                [batch, key_value_head],
+                buffers.key_gradients,
                 keys,
                 head_width,
-                width,
+                padded_head_width,
             );
             write_rows::<S>(
                 out.value,
                 out.value_strides,
-                [batch, shared],
-                buffers.value_sums,
+                [batch, key_value_head],
+                buffers.value_gradients,
                 keys,
                 value_width,
-                wide,
+                padded_value_width,
             );
         }
     }
 }
 
-/// The rows of a head in whole tiles.
+/// The rows of a head, padded to whole tiles.
 #[derive(Clone, Copy)]
-struct Whole {
+struct HeadViews {
     key: View,
     query: View,
-    upstream: View,
+    output_gradients: View,
 }
 
-impl Group<'_> {
+impl BackwardTask<'_> {
+    /// Writes the gradients of a head's queries, and accumulates those of its keys and values.
     #[inline(always)]
-    fn head<S: Simd>(&self, simd: S, head: usize, key: View, buffers: &mut Buffers) {
+    fn process_head<S: Simd>(&self, simd: S, head: usize, key: View, buffers: &mut Buffers) {
         let Shape {
             queries,
             head_width,
@@ -262,30 +266,39 @@ impl Group<'_> {
         } = *self.shape;
         let batch = self.batch;
         let at = [batch, head];
-        let [_, query_copy, upstream_copy] = &mut buffers.copies;
-        let upstream = self.upstream.context;
-        let rows = Whole {
+        let [_, query_copy, output_gradient_copy] = &mut buffers.copies;
+        let output_gradients = self.output_gradients.context;
+        let views = HeadViews {
             key,
-            query: whole_rows::<S>(self.query, at, queries, head_width, query_copy),
-            upstream: whole_rows::<S>(upstream, at, queries, value_width, upstream_copy),
+            query: padded_rows::<S>(self.query, at, queries, head_width, query_copy),
+            output_gradients: padded_rows::<S>(
+                output_gradients,
+                at,
+                queries,
+                value_width,
+                output_gradient_copy,
+            ),
         };
-        for (query, mean) in buffers.means.iter_mut().enumerate() {
-            let context = self.attended.context.row(batch, head, query, value_width);
-            let upstream = self.upstream.context.row(batch, head, query, value_width);
-            *mean = dot(simd, context, upstream);
+        for (query, delta) in buffers.deltas.iter_mut().enumerate() {
+            let context = self.saved.context.row(batch, head, query, value_width);
+            let output_gradients =
+                self.output_gradients
+                    .context
+                    .row(batch, head, query, value_width);
+            *delta = dot(simd, context, output_gradients);
         }
-        if let Some(slopes) = self.upstream.log_sums {
-            // A log-sum grows with each score as much as the score weighs.
-            let first = self.shape.row(batch, head, 0);
-            for (mean, slope) in buffers.means.iter_mut().zip(&slopes[first..]) {
-                *mean -= slope;
+        if let Some(gradients) = self.output_gradients.log_sum_exp {
+            // The derivative of the log-sum-exp by a score is its weight.
+            let first = self.shape.row_index(batch, head, 0);
+            for (delta, gradient) in buffers.deltas.iter_mut().zip(&gradients[first..]) {
+                *delta -= gradient;
             }
         }
-        buffers.query_sums.fill(0.0);
-        for meeting in self.meetings(head, micro::columns::<S>()) {
-            self.meet(simd, head, &meeting, rows, buffers);
+        buffers.query_gradients.fill(0.0);
+        for tile in self.tile_schedule(head, microkernel::nr::<S>()) {
+            self.accumulate_tile(simd, head, &tile, views, buffers);
         }
-        let [width, _] = self.padded::<S>();
+        let [padded_width, _] = self.padded_widths::<S>();
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
@@ -293,153 +306,166 @@ impl Group<'_> {
                 out.query,
                 out.query_strides,
                 [batch, head],
-                buffers.query_sums,
+                buffers.query_gradients,
                 queries,
                 head_width,
-                width,
+                padded_width,
             );
         }
     }
 
-    /// A block of queries meets a tile of keys: its weights and slopes are made and added to all gradients.
+    /// Recomputes the weights of a tile, and accumulates its part of all gradients.
     #[inline(always)]
-    fn meet<S: Simd>(
+    fn accumulate_tile<S: Simd>(
         &self,
         simd: S,
         head: usize,
-        meeting: &Meeting,
-        rows: Whole,
+        tile: &Tile,
+        views: HeadViews,
         buffers: &mut Buffers,
     ) {
-        let Meeting { block, keys, run } = meeting;
-        let reach = Reach::of_queries(self.options, self.shape, self.batch, block, keys, run);
-        self.score(simd, meeting, rows, buffers, &reach);
-        let stride = self.shape.line();
-        for row in 0..block.len() {
-            let line = row * stride..(row + 1) * stride;
-            let (weights, slopes) = (
-                &mut buffers.weights[line.clone()],
-                &mut buffers.slopes[line],
+        let Tile { queries, keys, run } = tile;
+        let key_ranges =
+            KeyRanges::visible(self.options, self.shape, self.batch, queries, keys, run);
+        self.compute_products(simd, tile, views, buffers, &key_ranges);
+        let stride = self.shape.score_stride();
+        for row in 0..queries.len() {
+            let range = row * stride..(row + 1) * stride;
+            let (weights, score_gradients) = (
+                &mut buffers.weights[range.clone()],
+                &mut buffers.score_gradients[range],
             );
-            let mean = buffers.means[block.start + row];
-            let at = [self.batch, head, block.start + row];
-            self.row(simd, at, meeting, weights, slopes, mean);
+            let delta = buffers.deltas[queries.start + row];
+            let at = [self.batch, head, queries.start + row];
+            self.score_gradients(simd, at, tile, weights, score_gradients, delta);
         }
-        self.spread(simd, meeting, rows, buffers, &reach);
+        self.accumulate_gradients(simd, tile, views, buffers, &key_ranges);
     }
 
-    /// The products of queries and keys, and of upstream gradients and values.
+    /// The products of queries and keys, and of output gradients and values.
     #[inline(always)]
-    fn score<S: Simd>(
+    fn compute_products<S: Simd>(
         &self,
         simd: S,
-        meeting: &Meeting,
-        all: Whole,
+        tile: &Tile,
+        views: HeadViews,
         buffers: &mut Buffers,
-        reach: &Reach,
+        key_ranges: &KeyRanges,
     ) {
         let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
-        let Meeting { block, keys, .. } = meeting;
-        let (rows, tile, count) = (block.len(), keys.start, keys.len());
-        let stride = self.shape.line();
-        // SAFETY: the rows of the block and the packed panels of the tile hold what the products read, and the tiles
-        // of weights and slopes have room for whole panels.
+        let Tile { queries, keys, .. } = tile;
+        let (rows, first_key, count) = (queries.len(), keys.start, keys.len());
+        let stride = self.shape.score_stride();
+        // SAFETY: the rows of the queries and the packed panels of the tile hold what the products read, and the tiles
+        // of weights and score gradients have room for whole panels.
         unsafe {
-            let panels = &buffers.key_panels[tile * head_width..];
+            let panels = &buffers.key_panels[first_key * head_width..];
             product_with_panels(
                 simd,
                 rows,
                 count,
                 head_width,
-                all.query.after_rows(block.start),
+                views.query.skip_rows(queries.start),
                 panels,
                 buffers.weights,
                 stride,
-                reach,
+                key_ranges,
             );
-            let panels = &buffers.value_panels[tile * value_width..];
+            let panels = &buffers.value_panels[first_key * value_width..];
             product_with_panels(
                 simd,
                 rows,
                 count,
                 value_width,
-                all.upstream.after_rows(block.start),
+                views.output_gradients.skip_rows(queries.start),
                 panels,
-                buffers.slopes,
+                buffers.score_gradients,
                 stride,
-                reach,
+                key_ranges,
             );
         }
     }
 
-    /// Adds what weights and slopes send back to values, keys and queries.
+    /// Accumulates the gradients of values, keys and queries: `dV += Pᵀ dO`, `dK += dSᵀ Q`, `dQ += dS K`.
     #[inline(always)]
-    fn spread<S: Simd>(
+    fn accumulate_gradients<S: Simd>(
         &self,
         simd: S,
-        meeting: &Meeting,
-        all: Whole,
+        tile: &Tile,
+        views: HeadViews,
         buffers: &mut Buffers,
-        reach: &Reach,
+        key_ranges: &KeyRanges,
     ) {
-        let [width, wide] = self.padded::<S>();
-        let Meeting { block, keys, .. } = meeting;
-        let (rows, count, stride) = (block.len(), keys.len(), self.shape.line());
-        let turned = |data: &[f32]| View {
+        let [padded_head_width, padded_value_width] = self.padded_widths::<S>();
+        let Tile { queries, keys, .. } = tile;
+        let (rows, count, stride) = (queries.len(), keys.len(), self.shape.score_stride());
+        let transposed = |data: &[f32]| View {
             start: data.as_ptr(),
             row_stride: 1,
             column_stride: stride,
         };
-        let turned_reach = reach.turned(rows, count);
-        // SAFETY: the tiles hold `rows` rows of `count` numbers, read by rows or by columns, and all rows of the head are
-        // readable in whole tiles.
+        let query_ranges = key_ranges.transposed(rows, count);
+        // SAFETY: the tiles hold `rows` rows of `count`, read by rows or by columns, and all rows of the head are readable in
+        // whole microkernel tiles.
         unsafe {
-            let query_rows = all.query.after_rows(block.start);
-            let upstream_rows = all.upstream.after_rows(block.start);
-            let sums = &mut buffers.value_sums[keys.start * wide..keys.end * wide];
-            let weights = turned(buffers.weights);
+            let query_rows = views.query.skip_rows(queries.start);
+            let output_gradient_rows = views.output_gradients.skip_rows(queries.start);
+            let out = &mut buffers.value_gradients
+                [keys.start * padded_value_width..keys.end * padded_value_width];
+            let weights = transposed(buffers.weights);
             add_product(
                 simd,
                 count,
                 rows,
                 weights,
-                upstream_rows,
-                sums,
-                wide,
-                &turned_reach,
+                output_gradient_rows,
+                out,
+                padded_value_width,
+                &query_ranges,
             );
-            let sums = &mut buffers.key_sums[keys.start * width..keys.end * width];
-            let slopes = turned(buffers.slopes);
+            let out = &mut buffers.key_gradients
+                [keys.start * padded_head_width..keys.end * padded_head_width];
+            let score_gradients = transposed(buffers.score_gradients);
             add_product(
                 simd,
                 count,
                 rows,
-                slopes,
+                score_gradients,
                 query_rows,
-                sums,
-                width,
-                &turned_reach,
+                out,
+                padded_head_width,
+                &query_ranges,
             );
-            let sums = &mut buffers.query_sums[block.start * width..block.end * width];
-            let key_rows = all.key.after_rows(keys.start);
-            let slopes = View {
-                start: buffers.slopes.as_ptr(),
+            let out = &mut buffers.query_gradients
+                [queries.start * padded_head_width..queries.end * padded_head_width];
+            let key_rows = views.key.skip_rows(keys.start);
+            let score_gradients = View {
+                start: buffers.score_gradients.as_ptr(),
                 row_stride: stride,
                 column_stride: 1,
             };
-            add_product(simd, rows, count, slopes, key_rows, sums, width, reach);
+            add_product(
+                simd,
+                rows,
+                count,
+                score_gradients,
+                key_rows,
+                out,
+                padded_head_width,
+                key_ranges,
+            );
         }
     }
 
-    /// The widths of padded rows of heads and of values.
+    /// The widths of heads and of values, padded to whole tiles.
     #[inline(always)]
-    fn padded<S: Simd>(&self) -> [usize; 2] {
+    fn padded_widths<S: Simd>(&self) -> [usize; 2] {
         let widths = [self.shape.head_width, self.shape.value_width];
-        widths.map(|it| micro::size::<S>().padded(it))
+        widths.map(|it| microkernel::tile_size::<S>().padded(it))
     }
 }
 
-/// Writes padded rows to where a head's rows stand.
+/// Copies padded rows to the strided rows of a head.
 ///
 /// # Safety
 /// The rows of the head must lie inside the memory, and nobody else may use them.
@@ -448,16 +474,16 @@ unsafe fn write_rows<S: Simd>(
     start: *mut f32,
     strides: Strides,
     [batch, head]: [usize; 2],
-    sums: &[f32],
+    padded_rows: &[f32],
     rows: usize,
     width: usize,
-    padded: usize,
+    padded_width: usize,
 ) {
     for row in 0..rows {
         // SAFETY: the caller's promise.
         let to = unsafe {
             std::slice::from_raw_parts_mut(start.add(strides.at(batch, head, row)), width)
         };
-        copy_row::<S>(&sums[row * padded..row * padded + width], to);
+        copy_row::<S>(&padded_rows[row * padded_width..][..width], to);
     }
 }

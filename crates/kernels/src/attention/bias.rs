@@ -1,55 +1,55 @@
-//! Numbers added to the scores: of every pair, of every key, or of every distance between the two. The last two stay small
-//! where a matrix of pairs would grow with the square of the length (ALiBi: Press et al. 2022; T5: Raffel et al. 2020).
+//! Biases added to the scores: per pair, per key, or per distance. The last two stay small where a bias per pair would grow
+//! with the square of the length (ALiBi: Press et al. 2022; T5: Raffel et al. 2020).
 //!
 //! ```text
-//!            Pairs            Keys             Distances
-//! query 0    a b c d          a b c d            c d e f      Each row is a slice of the numbers; of distances,
-//! query 1    e f g h          a b c d          b c d e        a slice that begins one earlier for each query.
+//!            PerPair          PerKey           PerDistance
+//! query 0    a b c d          a b c d            c d e f      Each query's row is a slice of the data; per distance, it
+//! query 1    e f g h          a b c d          b c d e        begins one element earlier for each query.
 //! query 2    i j k l          a b c d        a b c d
 //! ```
 
 use super::Shape;
 
-/// What the numbers of a bias belong to.
+/// What the elements of a bias belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BiasOf {
+pub enum BiasLayout {
     /// Pairs of a query and a key: `[queries, keys]`.
     #[default]
-    Pairs,
+    PerPair,
     /// Keys: the same row for every query.
-    Keys,
-    /// Distances: `queries + keys - 1` numbers, of which query `i` and key `j` have number `j - i + queries - 1`.
-    Distances,
+    PerKey,
+    /// Distances: `queries + keys - 1` elements; query `i` and key `j` read element `j - i + queries - 1`.
+    PerDistance,
 }
 
-impl BiasOf {
-    /// How many numbers one head has.
-    pub fn size(self, shape: &Shape) -> usize {
+impl BiasLayout {
+    /// Elements of one head.
+    pub fn head_len(self, shape: &Shape) -> usize {
         match self {
-            Self::Pairs => shape.queries * shape.keys,
-            Self::Keys => shape.keys,
-            Self::Distances => (shape.queries + shape.keys).saturating_sub(1),
+            Self::PerPair => shape.queries * shape.keys,
+            Self::PerKey => shape.keys,
+            Self::PerDistance => (shape.queries + shape.keys).saturating_sub(1),
         }
     }
 
-    /// Where the row of a query begins among the numbers of its head.
+    /// Offset of a query's row in the elements of its head.
     #[inline(always)]
-    pub(super) fn start(self, shape: &Shape, query: usize) -> usize {
+    pub(super) fn row_start(self, shape: &Shape, query: usize) -> usize {
         match self {
-            Self::Pairs => query * shape.keys,
-            Self::Keys => 0,
-            Self::Distances => shape.queries - 1 - query,
+            Self::PerPair => query * shape.keys,
+            Self::PerKey => 0,
+            Self::PerDistance => shape.queries - 1 - query,
         }
     }
 }
 
-/// Numbers added to the scores; a stride of zero repeats them.
+/// A bias added to the scores; a stride of zero broadcasts it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bias<'a> {
-    /// The numbers of one head follow each other.
+    /// The elements; those of one head are contiguous.
     pub data: &'a [f32],
     /// What they belong to.
-    pub of: BiasOf,
+    pub layout: BiasLayout,
     /// From a sequence to the next.
     pub batch_stride: usize,
     /// From a head to the next.
@@ -57,7 +57,7 @@ pub struct Bias<'a> {
 }
 
 impl<'a> Bias<'a> {
-    /// The numbers of a query, for `count` keys from `from` on.
+    /// The biases of a query for `count` keys from `from` on.
     #[inline(always)]
     pub(super) fn row(
         &self,
@@ -67,7 +67,7 @@ impl<'a> Bias<'a> {
         count: usize,
     ) -> &'a [f32] {
         let head = batch * self.batch_stride + head * self.head_stride;
-        let start = head + self.of.start(shape, query) + from;
+        let start = head + self.layout.row_start(shape, query) + from;
         &self.data[start..start + count]
     }
 }

@@ -1,23 +1,23 @@
-//! The forward pass: a running softmax over tiles of keys. Milakov and Gimelshein 2018.
+//! The forward pass: an online softmax over tiles of keys. Milakov and Gimelshein 2018.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use super::ahead::{Ahead, Places};
-use super::few::{self, Lines};
-use super::pattern::{Runs, end_of_block, in_tile};
-use super::reach::Reach;
-use super::running::Running;
+use super::decode::{self, KvRows};
+use super::key_ranges::KeyRanges;
+use super::online_softmax::OnlineSoftmax;
+use super::pattern::{KeyRuns, block_end, intersect_tile};
+use super::prefetch::{Prefetch, RowPointers};
 use super::scores::{
-    Seen, add_product, dropout_factors, in_place, pack_columns, prepare_row, score_packed, union,
-    whole_rows,
+    VisibleSpan, add_product, dropout_factors, is_read_in_place, pack_columns, padded_rows,
+    scale_and_mask, score_packed, union_of_visible_keys,
 };
 use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
 use crate::elementwise::scale_into;
 use crate::gemm::with_scratch;
-use crate::micro::{self, TileSize, View};
+use crate::microkernel::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
 
@@ -25,7 +25,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Attention; writes the context and, per row of `[batch, heads, queries]`, the logarithm of the sum of exponentials.
+/// Attention; writes the context and the log-sum-exp of each row, `[batch, heads, queries]`.
 ///
 /// # Panics
 /// When a slice is too short for the shape.
@@ -35,7 +35,7 @@ pub fn forward(
     options: &Options,
     context: &mut [f32],
     context_strides: Strides,
-    log_sums: &mut [f32],
+    log_sum_exp: &mut [f32],
 ) {
     let threads = threads::count();
     forward_for(
@@ -45,11 +45,11 @@ pub fn forward(
         options,
         context,
         context_strides,
-        log_sums,
+        log_sum_exp,
     );
 }
 
-/// [`forward`], cut into tasks for so many threads.
+/// [`forward`], split into tasks for this many threads.
 pub(super) fn forward_for(
     threads: usize,
     shape: &Shape,
@@ -57,47 +57,47 @@ pub(super) fn forward_for(
     options: &Options,
     context: &mut [f32],
     context_strides: Strides,
-    log_sums: &mut [f32],
+    log_sum_exp: &mut [f32],
 ) {
     shape.check();
     options.mask.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
     assert_eq!(
-        log_sums.len(),
+        log_sum_exp.len(),
         rows,
-        "attention: {} log-sums for {rows} rows",
-        log_sums.len()
+        "attention: log_sum_exp has {} values for {rows} rows",
+        log_sum_exp.len()
     );
     if rows == 0 {
         return;
     }
-    let places = [shape.batch, shape.heads, shape.queries];
-    context_strides.check_apart(places, shape.value_width, context.len());
-    let out = Output {
+    let rows_shape = [shape.batch, shape.heads, shape.queries];
+    context_strides.check_disjoint(rows_shape, shape.value_width, context.len());
+    let out = OutputPointers {
         context: context.as_mut_ptr(),
         strides: context_strides,
-        log_sums: log_sums.as_mut_ptr(),
+        log_sum_exp: log_sum_exp.as_mut_ptr(),
     };
     let heads = shape.batch * shape.heads;
-    let step = queries_of_task(shape, threads);
-    let pieces = shape.queries.div_ceil(step);
+    let step = queries_per_task(shape, threads);
+    let tasks_per_head = shape.queries.div_ceil(step);
     let instructions = simd::instructions();
     let tile = TileSize::of(instructions);
-    let padded_value = tile.padded(shape.value_width);
-    let packed = shape.queries > few::FEW;
-    let copied = packed && !in_place(value, shape.keys, shape.value_width, tile);
+    let padded_value_width = tile.padded(shape.value_width);
+    let is_packed = shape.queries > decode::DECODE_MAX_QUERIES;
+    let is_copied = is_packed && !is_read_in_place(value, shape.keys, shape.value_width, tile);
     let sizes = [
-        usize::from(packed) * shape.keys.next_multiple_of(tile.columns) * shape.head_width,
-        usize::from(copied) * shape.keys * padded_value,
-        QUERIES * shape.line(),
-        QUERIES * padded_value,
+        usize::from(is_packed) * shape.keys.next_multiple_of(tile.nr) * shape.head_width,
+        usize::from(is_copied) * shape.keys * padded_value_width,
+        QUERIES * shape.score_stride(),
+        QUERIES * padded_value_width,
     ];
     let task = |index: usize| {
-        let (head, piece) = (index / pieces, index % pieces);
-        let first = piece * step;
-        // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
+        let (head, part) = (index / tasks_per_head, index % tasks_per_head);
+        let first = part * step;
+        // Scratch is borrowed outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
-            let kernel = Head {
+            let kernel = ForwardTask {
                 shape,
                 query,
                 key,
@@ -108,49 +108,52 @@ pub(super) fn forward_for(
                 queries: first..shape.queries.min(first + step),
                 out,
                 scratch,
-                packed,
+                is_packed,
                 sizes,
             };
             simd::run(instructions, kernel);
         });
     };
-    let tasks = heads * pieces;
+    let tasks = heads * tasks_per_head;
     if rows * shape.keys * (shape.head_width + shape.value_width) < 1 << 16 {
         (0..tasks).for_each(task);
     } else {
-        threads::each(tasks, task);
+        threads::parallel_for(tasks, task);
     }
 }
 
-/// How many queries of a head a task has: with fewer heads than threads, they are shared out too, in blocks; and where there are
-/// thousands, so that a thread that is held up does not hold up all.
-fn queries_of_task(shape: &Shape, threads: usize) -> usize {
-    /// For fewer, packing the keys once more is not worth it.
-    const MANY: usize = 2048;
+/// Queries per task. A head is split where there are fewer heads than threads, and where it has thousands of queries, so that
+/// one delayed thread does not delay all.
+fn queries_per_task(shape: &Shape, threads: usize) -> usize {
+    /// Splitting further would not pay for packing the keys once more.
+    const MAX_QUERIES: usize = 2048;
     let heads = shape.batch * shape.heads;
-    let pieces = (2 * threads)
+    let tasks_per_head = (2 * threads)
         .div_ceil(heads)
         .min(shape.queries.div_ceil(2 * QUERIES))
-        .max(shape.queries / MANY)
+        .max(shape.queries / MAX_QUERIES)
         .max(1);
-    shape.queries.div_ceil(pieces).next_multiple_of(QUERIES)
+    shape
+        .queries
+        .div_ceil(tasks_per_head)
+        .next_multiple_of(QUERIES)
 }
 
-/// Where results go. Each task writes to rows of its own.
+/// Output buffers. Each task writes its own rows.
 #[derive(Clone, Copy)]
-struct Output {
+struct OutputPointers {
     context: *mut f32,
     strides: Strides,
-    log_sums: *mut f32,
+    log_sum_exp: *mut f32,
 }
 
 // SAFETY: each task writes only to the rows of its own queries.
-unsafe impl Send for Output {}
+unsafe impl Send for OutputPointers {}
 // SAFETY: as above; the pointers themselves are only read.
-unsafe impl Sync for Output {}
+unsafe impl Sync for OutputPointers {}
 
-/// Some queries of one head.
-struct Head<'a> {
+/// A range of queries of one head.
+struct ForwardTask<'a> {
     shape: &'a Shape,
     query: Heads<'a>,
     key: Heads<'a>,
@@ -159,15 +162,15 @@ struct Head<'a> {
     batch: usize,
     head: usize,
     queries: Range<usize>,
-    out: Output,
+    out: OutputPointers,
     scratch: &'a mut [f32],
-    /// Whether keys and values are packed, or read where they lie.
-    packed: bool,
-    /// Of packed keys, packed values, scores and sums.
+    /// Whether keys and values are packed, or read in place.
+    is_packed: bool,
+    /// Lengths of the packed keys, the packed values, the scores and the accumulator.
     sizes: [usize; 4],
 }
 
-impl WithSimd for Head<'_> {
+impl WithSimd for ForwardTask<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -180,87 +183,88 @@ impl WithSimd for Head<'_> {
         } = *self.shape;
         let (packed_keys, rest) = std::mem::take(&mut self.scratch).split_at_mut(self.sizes[0]);
         let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
-        let (scores, sums) = rest.split_at_mut(self.sizes[2]);
-        let shared = self.shape.key_value_head(self.head);
+        let (scores, accumulator) = rest.split_at_mut(self.sizes[2]);
+        let key_value_head = self.shape.key_value_head(self.head);
         let mut values = View {
             start: packed_values.as_ptr(),
             row_stride: 0,
             column_stride: 1,
         };
-        if self.packed {
+        if self.is_packed {
             pack_columns(
                 simd,
                 self.key,
                 self.batch,
-                shared,
+                key_value_head,
                 keys,
                 head_width,
                 packed_keys,
             );
-            let at = [self.batch, shared];
-            values = whole_rows::<S>(self.value, at, keys, value_width, packed_values);
+            let at = [self.batch, key_value_head];
+            values = padded_rows::<S>(self.value, at, keys, value_width, packed_values);
         }
-        let padded = micro::size::<S>().padded(value_width);
+        let padded_width = microkernel::tile_size::<S>().padded(value_width);
         let mut first = self.queries.start;
         while first < self.queries.end {
             let queries = self.block_from(first);
             first = queries.end;
-            let seen = union(self.options, self.shape, self.batch, queries.clone());
+            let visible =
+                union_of_visible_keys(self.options, self.shape, self.batch, queries.clone());
             let mut block = Block {
                 queries,
-                seen,
-                running: Running::new(sums, padded),
+                visible,
+                softmax: OnlineSoftmax::new(accumulator, padded_width),
             };
             self.attend(simd, &mut block, (packed_keys, values), scores);
-            self.finish(simd, &block);
+            self.write_output(simd, &block);
         }
     }
 }
 
-/// A block of queries on its way through the keys.
+/// A block of queries and its softmax state.
 struct Block<'a> {
     queries: Range<usize>,
-    /// The keys that its queries see between them.
-    seen: Range<usize>,
-    running: Running<'a>,
+    /// The smallest range with all keys that the block sees.
+    visible: Range<usize>,
+    softmax: OnlineSoftmax<'a>,
 }
 
-impl Head<'_> {
-    /// The queries of a block from here on.
+impl ForwardTask<'_> {
+    /// The block of queries that begins at `first`.
     fn block_from(&self, first: usize) -> Range<usize> {
-        let end = end_of_block(self.options.mask.blocks, first).min(first + QUERIES);
+        let end = block_end(self.options.mask.blocks, first).min(first + QUERIES);
         first..self.queries.end.min(end)
     }
 
-    /// A block meets the runs of keys that it sees, tile by tile.
+    /// Attends to all visible keys, tile by tile.
     #[inline(always)]
     fn attend<S: Simd>(
         &self,
         simd: S,
         block: &mut Block,
-        packed: (&[f32], View),
+        operands: (&[f32], View),
         scores: &mut [f32],
     ) {
-        // Packed keys are met in whole panels, others in whole vectors.
-        let panel = match self.packed {
-            true => micro::columns::<S>(),
+        // Packed keys are read in whole panels, others in whole vectors.
+        let panel = match self.is_packed {
+            true => microkernel::nr::<S>(),
             false => S::F32_LANES,
         };
-        let (pattern, seen) = (self.options.mask.blocks, block.seen.clone());
-        for run in Runs::new(pattern, self.shape, self.head, block.queries.start) {
-            let run = run.start.max(seen.start)..run.end.min(seen.end);
-            // Where tiles begin depends on nothing but the keys, so that sums do not depend on how queries are shared out.
-            for tile in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
-                if let Some(keys) = in_tile(&run, tile, panel, self.shape.keys) {
-                    self.meet(simd, block, keys, run.clone(), packed, scores);
+        let (pattern, visible) = (self.options.mask.blocks, block.visible.clone());
+        for run in KeyRuns::new(pattern, self.shape, self.head, block.queries.start) {
+            let run = run.start.max(visible.start)..run.end.min(visible.end);
+            // Tile boundaries depend on the keys alone, so that results do not depend on how queries are split into tasks.
+            for first_key in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
+                if let Some(keys) = intersect_tile(&run, first_key, panel, self.shape.keys) {
+                    self.attend_tile(simd, block, keys, run.clone(), operands, scores);
                 }
             }
         }
     }
 
-    /// A block of queries with a tile of keys, of which those of a run are seen.
+    /// Attends from a block of queries to a tile of keys, of which those of a run are visible.
     #[inline(always)]
-    fn meet<S: Simd>(
+    fn attend_tile<S: Simd>(
         &self,
         simd: S,
         block: &mut Block,
@@ -271,54 +275,59 @@ impl Head<'_> {
     ) {
         let Block {
             queries,
-            running,
-            seen,
+            softmax,
+            visible,
         } = block;
-        let (tile, count, stride) = (keys.start, keys.len(), self.shape.line());
-        let reach = Reach::of_queries(self.options, self.shape, self.batch, queries, &keys, &run);
+        let (first_key, count, stride) = (keys.start, keys.len(), self.shape.score_stride());
+        let key_ranges =
+            KeyRanges::visible(self.options, self.shape, self.batch, queries, &keys, &run);
         let rows = queries.clone();
-        self.score(simd, rows, keys.clone(), packed_keys, scores, &reach);
-        // Where a pattern leaves out the last keys, nothing is asked for.
-        let ahead = (self.packed && keys.end >= seen.end).then(|| self.ahead(queries.start));
+        self.compute_scores(simd, rows, keys.clone(), packed_keys, scores, &key_ranges);
+        // Where a pattern leaves out the last keys, nothing is prefetched.
+        let prefetch =
+            (self.is_packed && keys.end >= visible.end).then(|| self.prefetch(queries.start));
         for row in 0..queries.len() {
             let at = [self.batch, self.head, queries.start + row];
-            if let Some(ahead) = &ahead {
-                ahead.fetch(row);
+            if let Some(prefetch) = &prefetch {
+                prefetch.row(row);
             }
-            let range = self.options.mask.range(self.shape, self.batch, at[2]);
+            let range = self
+                .options
+                .mask
+                .visible_keys(self.shape, self.batch, at[2]);
             let range = range.start.max(run.start)..range.end.min(run.end);
-            let seen = Seen::new::<S>(range, tile, count);
-            let line = &mut scores[row * stride..(row + 1) * stride];
-            if seen.is_empty() {
-                line[..count].fill(0.0);
+            let span = VisibleSpan::new::<S>(range, first_key, count);
+            let scores_row = &mut scores[row * stride..(row + 1) * stride];
+            if span.is_empty() {
+                scores_row[..count].fill(0.0);
                 continue;
             }
-            seen.clear_rest(line, count);
-            let factor = prepare_row(line, &seen, self.options, self.shape, at, tile);
-            if !running.add(simd, row, line, &seen, factor) {
-                line[..count].fill(0.0);
+            span.zero_outside(scores_row, count);
+            let factor = scale_and_mask(scores_row, &span, self.options, self.shape, at, first_key);
+            if !softmax.update(simd, row, scores_row, &span, factor) {
+                scores_row[..count].fill(0.0);
                 continue;
             }
             if self.options.dropout.is_some() {
-                let number = self.shape.row(at[0], at[1], at[2]);
-                let line = &mut line[seen.from..seen.to];
-                let from = tile + seen.from;
-                drop_weights(simd, self.options, self.shape, number, from, line);
+                let row = self.shape.row_index(at[0], at[1], at[2]);
+                let weights = &mut scores_row[span.from..span.to];
+                let from = first_key + span.from;
+                apply_dropout(simd, self.options, self.shape, row, from, weights);
             }
         }
         let rows = queries.len();
-        self.weigh(simd, rows, keys, values, &*scores, running, &reach);
+        self.accumulate_values(simd, rows, keys, values, &*scores, softmax, &key_ranges);
     }
 
-    /// What is needed after the queries from this on.
+    /// Prefetches what follows the block of queries that begins at `first`.
     #[inline(always)]
-    fn ahead(&self, first: usize) -> Ahead {
-        let Output {
+    fn prefetch(&self, first: usize) -> Prefetch {
+        let OutputPointers {
             context, strides, ..
         } = self.out;
         let at = [self.batch, self.head, first];
-        Ahead::new(
-            Places::new(context, strides, at, self.shape.value_width),
+        Prefetch::new(
+            RowPointers::new(context, strides, at, self.shape.value_width),
             [self.query, self.key, self.value],
             self.shape,
             [self.batch, self.head],
@@ -326,23 +335,24 @@ impl Head<'_> {
         )
     }
 
-    /// The scores of a block of queries with a tile of keys.
+    /// The raw scores of a block of queries and a tile of keys.
     #[inline(always)]
-    fn score<S: Simd>(
+    fn compute_scores<S: Simd>(
         &self,
         simd: S,
         block: Range<usize>,
         tile: Range<usize>,
         packed_keys: &[f32],
         scores: &mut [f32],
-        reach: &Reach,
+        key_ranges: &KeyRanges,
     ) {
         let width = self.shape.head_width;
-        if !self.packed {
-            let keys = self.lines(self.key, width);
-            for (query, line) in block.zip(scores.chunks_exact_mut(self.shape.line())) {
+        if !self.is_packed {
+            let keys = self.kv_rows(self.key, width);
+            for (query, scores_row) in block.zip(scores.chunks_exact_mut(self.shape.score_stride()))
+            {
                 let query = self.query.row(self.batch, self.head, query, width);
-                few::dots(simd, query, keys, tile.clone(), line);
+                decode::dots(simd, query, keys, tile.clone(), scores_row);
             }
             return;
         }
@@ -356,60 +366,68 @@ impl Head<'_> {
             tile,
             packed_keys,
             scores,
-            reach,
+            key_ranges,
         );
     }
 
-    /// Adds a tile of values to the sums, weighed.
+    /// Accumulates a tile of weighted values.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
-    fn weigh<S: Simd>(
+    fn accumulate_values<S: Simd>(
         &self,
         simd: S,
         rows: usize,
         tile: Range<usize>,
         values: View,
         weights: &[f32],
-        running: &mut Running,
-        reach: &Reach,
+        softmax: &mut OnlineSoftmax,
+        key_ranges: &KeyRanges,
     ) {
-        let (sums, padded) = (&mut *running.sums, running.padded);
-        if !self.packed {
-            let values = self.lines(self.value, self.shape.value_width);
-            // So few rows are one group.
-            let seen = reach.at(0);
-            for (line, sums) in weights
-                .chunks_exact(self.shape.line())
-                .zip(sums.chunks_exact_mut(padded))
+        let (accumulator, padded_width) = (&mut *softmax.accumulator, softmax.padded_width);
+        if !self.is_packed {
+            let values = self.kv_rows(self.value, self.shape.value_width);
+            // There are few enough rows for one group.
+            let visible = key_ranges.at(0);
+            for (weights, accumulator) in weights
+                .chunks_exact(self.shape.score_stride())
+                .zip(accumulator.chunks_exact_mut(padded_width))
                 .take(rows)
             {
-                few::add_weighted(
+                decode::add_weighted(
                     simd,
-                    &line[seen.clone()],
+                    &weights[visible.clone()],
                     values,
-                    tile.start + seen.start,
-                    sums,
+                    tile.start + visible.start,
+                    accumulator,
                 );
             }
             return;
         }
         let a = View {
             start: weights.as_ptr(),
-            row_stride: self.shape.line(),
+            row_stride: self.shape.score_stride(),
             column_stride: 1,
         };
-        // SAFETY: the weights hold `rows` rows of as many numbers as the tile has keys, whose values are readable in whole
-        // tiles.
+        // SAFETY: the weights hold `rows` rows of `tile.len()`, and the values of the tile are readable in whole microkernel tiles.
         unsafe {
-            let values = values.after_rows(tile.start);
-            add_product(simd, rows, tile.len(), a, values, sums, padded, reach)
+            let values = values.skip_rows(tile.start);
+            add_product(
+                simd,
+                rows,
+                tile.len(),
+                a,
+                values,
+                accumulator,
+                padded_width,
+                key_ranges,
+            )
         };
     }
 
-    /// The rows of this head in keys or values.
+    /// The rows of this head's keys or values.
     #[inline(always)]
-    fn lines<'a>(&self, heads: Heads<'a>, width: usize) -> Lines<'a> {
-        Lines {
+    fn kv_rows<'a>(&self, heads: Heads<'a>, width: usize) -> KvRows<'a> {
+        KvRows {
             heads,
             batch: self.batch,
             head: self.shape.key_value_head(self.head),
@@ -417,48 +435,49 @@ impl Head<'_> {
         }
     }
 
+    /// Normalizes the accumulator into the context, and writes the log-sum-exp of each row.
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, block: &Block) {
-        let Running {
-            largest,
-            totals,
-            sums,
-            padded,
-        } = &block.running;
+    fn write_output<S: Simd>(&self, simd: S, block: &Block) {
+        let OnlineSoftmax {
+            row_max,
+            row_sum,
+            accumulator,
+            padded_width,
+        } = &block.softmax;
         let width = self.shape.value_width;
         for (row, query) in block.queries.clone().enumerate() {
-            // A query that saw nothing has no sum to divide by, and gets zeros.
-            let (factor, log_sum) = match totals[row] {
+            // A query that sees no key gets zeros.
+            let (factor, log_sum_exp) = match row_sum[row] {
                 0.0 => (0.0, f32::NEG_INFINITY),
-                total => (1.0 / total, largest[row] + total.ln()),
+                sum => (1.0 / sum, row_max[row] + sum.ln()),
             };
             // SAFETY: `forward` checked that the last row lies inside the slices, and no other task has this row.
             let to = unsafe {
-                let number = self.shape.row(self.batch, self.head, query);
-                *self.out.log_sums.add(number) = log_sum;
+                let index = self.shape.row_index(self.batch, self.head, query);
+                *self.out.log_sum_exp.add(index) = log_sum_exp;
                 let start = self.out.strides.at(self.batch, self.head, query);
                 std::slice::from_raw_parts_mut(self.out.context.add(start), width)
             };
-            let sums = &sums[row * padded..row * padded + width];
-            scale_into(simd, sums, factor, to);
+            let accumulator = &accumulator[row * padded_width..row * padded_width + width];
+            scale_into(simd, accumulator, factor, to);
         }
     }
 }
 
-/// Multiplies weights with what dropout leaves of them.
+/// Applies dropout to a row of weights.
 #[inline(always)]
-fn drop_weights<S: Simd>(
+fn apply_dropout<S: Simd>(
     simd: S,
     options: &Options,
     shape: &Shape,
-    number: usize,
+    row: usize,
     from: usize,
-    line: &mut [f32],
+    weights: &mut [f32],
 ) {
     let mut factors = [0f32; KEYS];
-    let factors = &mut factors[..line.len()];
-    if let Some(factors) = dropout_factors(simd, options, shape, number, from, factors) {
-        for (weight, factor) in line.iter_mut().zip(factors) {
+    let factors = &mut factors[..weights.len()];
+    if let Some(factors) = dropout_factors(simd, options, shape, row, from, factors) {
+        for (weight, factor) in weights.iter_mut().zip(factors) {
             *weight *= factor;
         }
     }

@@ -1,32 +1,31 @@
-//! Exact attention in tiles, with memory linear in the length. Dao et al. 2022; Rabe and Staats 2021.
+//! Exact tiled attention with memory linear in the length. FlashAttention: Dao et al. 2022; Rabe and Staats 2021.
 //!
-//! The forward pass keeps, of all weights, only the logarithm of each row's sum; the backward pass makes the weights again
-//! from it.
+//! The forward pass saves only the log-sum-exp of each row of scores; the backward pass recomputes the weights from it.
 //!
 //! ```text
-//!            keys, in tiles          For a block of queries, each tile of keys gives scores, which become
-//!          ┌─────┬─────┬─────┐       exponentials under a running maximum, which weigh the tile's values.
-//! queries  │█████│██   │     │       A tile that the mask empties is never touched.
+//!            keys, in tiles          Each block of queries goes over its tiles of keys: scores, online softmax,
+//!          ┌─────┬─────┬─────┐       and the weighted values accumulate.
+//! queries  │█████│██   │     │       Fully masked tiles are skipped.
 //! in blocks│█████│█████│█    │
 //!          └─────┴─────┴─────┘
 //! ```
 
-mod ahead;
 mod backward;
 mod bias;
-mod few;
+mod decode;
 mod forward;
+mod key_ranges;
 pub mod naive;
+mod online_softmax;
 mod pattern;
-mod reach;
-mod running;
+mod prefetch;
 mod scores;
 #[cfg(test)]
 mod tests;
 mod weights;
 
-pub use backward::{Attended, Gradients, Upstream, backward};
-pub use bias::{Bias, BiasOf};
+pub use backward::{Gradients, OutputGradients, SavedForward, backward};
+pub use bias::{Bias, BiasLayout};
 pub use forward::forward;
 pub use pattern::BlockPattern;
 pub use weights::{WeightGradients, weights, weights_backward};
@@ -36,11 +35,11 @@ use std::ops::Range;
 use crate::dropout::Dropout;
 use crate::random::Key;
 
-/// Queries per block, a multiple of the tile's rows.
+/// Queries per block, a multiple of the microkernel's rows.
 const QUERIES: usize = 96;
 /// Keys per tile, a multiple of [`PANEL`].
 const KEYS: usize = 256;
-/// A multiple of every panel's columns.
+/// A multiple of the panel width of every instruction set.
 const PANEL: usize = 64;
 
 const _: () = assert!(KEYS.is_multiple_of(PANEL));
@@ -54,9 +53,9 @@ pub struct Shape {
     pub heads: usize,
     /// Key-value heads; each serves `heads / key_value_heads` query heads.
     pub key_value_heads: usize,
-    /// Positions that ask.
+    /// Query positions.
     pub queries: usize,
-    /// Positions that are asked.
+    /// Key positions.
     pub keys: usize,
     /// Width of a query and of a key.
     pub head_width: usize,
@@ -74,19 +73,18 @@ impl Shape {
         );
         assert!(
             self.head_width > 0 && self.value_width > 0,
-            "attention: {self:?} has heads of no width"
+            "attention: {self:?} has heads of width zero"
         );
     }
 
-    /// Where the row of a query stands among all rows.
-    fn row(&self, batch: usize, head: usize, query: usize) -> usize {
+    /// Index of a query's row in `[batch, heads, queries]`.
+    fn row_index(&self, batch: usize, head: usize, query: usize) -> usize {
         (batch * self.heads + head) * self.queries + query
     }
 
-    /// From a row of a tile of scores to the next, in whole panels: rows of few keys follow each other closely, and fill all sets of
-    /// the first cache.
+    /// Row stride of a tile of scores, in whole panels. With few keys it is short, so that the rows spread over all sets of L1.
     #[inline(always)]
-    fn line(&self) -> usize {
+    fn score_stride(&self) -> usize {
         self.keys.next_multiple_of(PANEL).clamp(PANEL, KEYS)
     }
 
@@ -95,7 +93,7 @@ impl Shape {
     }
 }
 
-/// How far apart things are in memory; the numbers of one row follow each other.
+/// Strides in f32s; each row is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
     /// From a sequence to the next.
@@ -107,7 +105,7 @@ pub struct Strides {
 }
 
 impl Strides {
-    /// Of `[batch, heads, length, width]` without gaps.
+    /// Contiguous `[batch, heads, length, width]`.
     pub fn heads_first(heads: usize, length: usize, width: usize) -> Self {
         Self {
             batch: heads * length * width,
@@ -116,7 +114,7 @@ impl Strides {
         }
     }
 
-    /// Of `[batch, length, heads, width]` without gaps, as projections give it.
+    /// Contiguous `[batch, length, heads, width]`, as projections return it.
     pub fn length_first(heads: usize, length: usize, width: usize) -> Self {
         Self {
             batch: heads * length * width,
@@ -125,23 +123,22 @@ impl Strides {
         }
     }
 
-    /// Panics unless rows of `width` numbers stand apart from each other and inside `size` numbers: kernels write them from
-    /// several threads.
-    fn check_apart(&self, [batch, heads, length]: [usize; 3], width: usize, size: usize) {
+    /// Panics unless rows of `width` are disjoint and inside a buffer of `size`: several threads write them.
+    fn check_disjoint(&self, [batch, heads, length]: [usize; 3], width: usize, size: usize) {
         if batch * heads * length == 0 {
             return;
         }
         let mut axes = [(self.batch, batch), (self.head, heads), (self.row, length)];
         axes.sort_unstable();
-        // From the innermost axis outwards: each step must lead beyond all that the axes inside reach.
-        let (mut reach, mut apart) = (width, true);
+        // From the innermost axis outwards: each stride must exceed the extent of the axes inside.
+        let (mut extent, mut is_disjoint) = (width, true);
         for (stride, count) in axes.into_iter().filter(|(_, count)| *count > 1) {
-            apart &= stride >= reach;
-            reach = stride.saturating_mul(count - 1).saturating_add(reach);
+            is_disjoint &= stride >= extent;
+            extent = stride.saturating_mul(count - 1).saturating_add(extent);
         }
         assert!(
-            apart && reach <= size,
-            "attention: {size} numbers in {self:?} are not {batch} × {heads} × {length} rows of {width} apart from each other"
+            is_disjoint && extent <= size,
+            "attention: {self:?} does not describe {batch} × {heads} × {length} disjoint rows of {width} in a buffer of {size}"
         );
     }
 
@@ -150,12 +147,12 @@ impl Strides {
     }
 }
 
-/// Rows of heads, somewhere in memory.
+/// A strided view of the rows of all heads.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads<'a> {
-    /// The numbers.
+    /// The values.
     pub data: &'a [f32],
-    /// Where they stand.
+    /// Their layout.
     pub strides: Strides,
 }
 
@@ -166,17 +163,17 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Which keys a query may attend to. Queries are the last of the keys' positions; where there are more queries than keys,
-/// the first stand before key 0.
+/// Which keys a query may attend to. The queries are at the last positions of the keys; where there are more queries than
+/// keys, the first are before key 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masking<'a> {
-    /// No key after the query's position.
+    /// Masks keys after the query's position.
     pub causal: bool,
-    /// Only keys less than this far from the query's position.
+    /// Sliding window: only keys less than this far from the query's position.
     pub window: Option<usize>,
-    /// Per sequence, the keys that are not padding.
+    /// The unpadded keys of each sequence.
     pub keys: Option<&'a [Range<usize>]>,
-    /// Only the keys of some blocks.
+    /// Block-sparse pattern.
     pub blocks: Option<&'a BlockPattern>,
 }
 
@@ -185,24 +182,24 @@ impl Masking<'_> {
         if let Some(blocks) = self.blocks {
             assert!(
                 blocks.fits(shape.heads, shape.queries, shape.keys),
-                "attention: a pattern of blocks of {} for {} heads does not fit {shape:?}",
-                blocks.block(),
+                "attention: a block pattern with blocks of {} for {} heads does not match {shape:?}",
+                blocks.block_size(),
                 blocks.heads()
             );
         }
     }
 
-    /// The keys that a query sees, the pattern of blocks aside: with these masks always one range.
-    pub fn range(&self, shape: &Shape, batch: usize, query: usize) -> Range<usize> {
-        // The query's position is `place - queries`, which may be below zero: the subtraction comes last.
-        let place = shape.keys + query;
+    /// The keys visible to a query, before the block pattern: always one range.
+    pub fn visible_keys(&self, shape: &Shape, batch: usize, query: usize) -> Range<usize> {
+        // The query's position is `offset - queries`, which may be negative: subtract last.
+        let offset = shape.keys + query;
         let mut range = 0..shape.keys;
         if self.causal {
-            range.end = (place + 1).saturating_sub(shape.queries);
+            range.end = (offset + 1).saturating_sub(shape.queries);
         }
         if let Some(window) = self.window {
-            let end = place.saturating_add(window).saturating_sub(shape.queries);
-            range.start = (place + 1).saturating_sub(shape.queries.saturating_add(window));
+            let end = offset.saturating_add(window).saturating_sub(shape.queries);
+            range.start = (offset + 1).saturating_sub(shape.queries.saturating_add(window));
             range.end = range.end.min(end);
         }
         if let Some(keys) = self.keys {
@@ -214,24 +211,24 @@ impl Masking<'_> {
     }
 }
 
-/// Dropout on the weights; what is dropped is a function of the key, made again in the backward pass.
+/// Dropout on the attention weights; the mask is a function of the key, recomputed in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WeightDropout {
-    /// How much.
+pub struct AttentionDropout {
+    /// The dropout probability.
     pub dropout: Dropout,
-    /// Of the generator.
+    /// Key of the random generator.
     pub key: Key,
 }
 
-/// All that decides an attention besides queries, keys and values.
+/// Arguments of attention besides queries, keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// Multiplies the scores.
     pub scale: f32,
-    /// Who may attend to whom.
+    /// Which keys each query attends to.
     pub mask: Masking<'a>,
     /// Added to the scores.
     pub bias: Option<Bias<'a>>,
-    /// On the weights.
-    pub dropout: Option<WeightDropout>,
+    /// Dropout on the weights.
+    pub dropout: Option<AttentionDropout>,
 }

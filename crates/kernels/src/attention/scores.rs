@@ -1,35 +1,34 @@
-//! What forward and backward share: packed operands, tiles of products, and the weights of a block.
+//! Shared by the forward and backward passes: packed operands, tiles of products, masking and scaling of scores.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use pulp::Simd;
 
-use super::reach::Reach;
-use super::{Heads, Options, PANEL, QUERIES, Shape, WeightDropout};
-use crate::micro::{self, Onto, TileSize, View};
+use super::key_ranges::KeyRanges;
+use super::{AttentionDropout, Heads, Options, PANEL, QUERIES, Shape};
+use crate::microkernel::{self, Init, TileSize, View};
 use crate::pack::pack_panels_with;
-use crate::simd::{self, abreast};
+use crate::simd::{self, interleave};
 
-/// Whether a product reads rows of a head where they stand: they are whole tiles, and so close or so few that copies of them
-/// would not be read often enough.
-pub(super) fn in_place(heads: Heads, rows: usize, width: usize, tile: TileSize) -> bool {
+/// Whether a product reads the rows of a head in place: they need no padding, and are contiguous or too few to pay for a copy.
+pub(super) fn is_read_in_place(heads: Heads, rows: usize, width: usize, tile: TileSize) -> bool {
     tile.padded(width) == width && (heads.strides.row == width || rows <= 2 * QUERIES)
 }
 
-/// Rows of a head in whole tiles: where they stand, or else copied to `out` without gaps and padded with zeros. They are
-/// readable as long as both are.
+/// The rows of a head, padded to whole tiles: in place where possible, otherwise copied to `out` and padded with zeros. The
+/// view is valid as long as both slices are.
 #[inline(always)]
-pub(super) fn whole_rows<S: Simd>(
+pub(super) fn padded_rows<S: Simd>(
     heads: Heads,
     [batch, head]: [usize; 2],
     rows: usize,
     width: usize,
     out: &mut [f32],
 ) -> View {
-    let tile = micro::size::<S>();
-    if rows > 0 && in_place(heads, rows, width, tile) {
-        // This checks that the last row lies in the slice.
+    let tile = microkernel::tile_size::<S>();
+    if rows > 0 && is_read_in_place(heads, rows, width, tile) {
+        // Checks that the last row lies in the slice.
         heads.row(batch, head, rows - 1, width);
         return View {
             start: heads.row(batch, head, 0, width).as_ptr(),
@@ -40,7 +39,7 @@ pub(super) fn whole_rows<S: Simd>(
     let padded = tile.padded(width);
     assert!(
         out.len() >= rows * padded,
-        "attention: {} numbers have no room for {rows} rows of {padded}",
+        "attention: a buffer of {} is too short for {rows} rows of {padded}",
         out.len()
     );
     for (row, out) in out.chunks_exact_mut(padded).enumerate().take(rows) {
@@ -57,7 +56,7 @@ pub(super) fn whole_rows<S: Simd>(
     }
 }
 
-/// Copies a row, vector by vector: rows are short, and a call for each would take longer than the copy.
+/// Copies a row vector by vector: rows are short, and a call to memcpy would take longer than the copy.
 #[inline(always)]
 pub(super) fn copy_row<S: Simd>(from: &[f32], to: &mut [f32]) {
     let (vectors, rest) = S::as_simd_f32s(from);
@@ -70,7 +69,7 @@ pub(super) fn copy_row<S: Simd>(from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Rows of a head as columns of panels: `[panel][width][columns of a panel]`, the last panel filled up with zeros.
+/// Packs the rows of a head as columns of panels: `[panel][width][columns of a panel]`, the last panel padded with zeros.
 #[inline(always)]
 pub(super) fn pack_columns<S: Simd>(
     simd: S,
@@ -84,18 +83,18 @@ pub(super) fn pack_columns<S: Simd>(
     if rows == 0 || width == 0 {
         return;
     }
-    // This checks that the last row lies in the slice.
+    // Checks that the last row lies in the slice.
     heads.row(batch, head, rows - 1, width);
     let view = View {
         start: heads.row(batch, head, 0, width).as_ptr(),
         row_stride: 1,
         column_stride: heads.strides.row,
     };
-    // SAFETY: all rows lie in the slice, seen here as columns.
-    unsafe { pack_panels_with(simd, view, width, rows, micro::columns::<S>(), out) };
+    // SAFETY: all rows lie in the slice; the view transposes them.
+    unsafe { pack_panels_with(simd, view, width, rows, microkernel::nr::<S>(), out) };
 }
 
-/// `C = A · B` with a panelled B: `columns` of them, the first of a panel; tiles that nobody needs are left as they are.
+/// `C = A · B` with a packed B: `columns` columns from the start of a panel. Tiles outside the key ranges are left unwritten.
 ///
 /// # Safety
 /// `a` must be readable for `rows` by `depth`, `b` must hold whole panels of `depth` for `columns`, and `c` must be
@@ -111,25 +110,25 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     b: &[f32],
     c: &mut [f32],
     c_stride: usize,
-    reach: &Reach,
+    key_ranges: &KeyRanges,
 ) {
-    let panel = micro::columns::<S>();
-    // Rows of scores have room for whole panels of every kind.
-    const { assert!(PANEL.is_multiple_of(micro::columns::<S>())) };
+    let panel = microkernel::nr::<S>();
+    // Rows of scores have room for whole panels of every instruction set.
+    const { assert!(PANEL.is_multiple_of(microkernel::nr::<S>())) };
     for column in (0..columns).step_by(panel) {
         let b = b[column * depth..].as_ptr();
-        for row in (0..rows).step_by(micro::ROWS) {
-            let needed = reach.at(row);
+        for row in (0..rows).step_by(microkernel::MR) {
+            let needed = key_ranges.at(row);
             if needed.start >= column + panel || needed.end <= column {
                 continue;
             }
-            let width = micro::width::<S>(needed.end - column);
+            let width = microkernel::tile_width::<S>(needed.end - column);
             // SAFETY: the caller's promise; the slice checks that the tile starts inside C.
             unsafe {
                 let start = a.at(row, 0);
-                micro::tile(
+                microkernel::gemm_tile(
                     simd,
-                    micro::ROWS.min(rows - row),
+                    microkernel::MR.min(rows - row),
                     width,
                     depth,
                     View { start, ..a },
@@ -137,7 +136,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
                     panel,
                     c[row * c_stride + column..].as_mut_ptr(),
                     c_stride,
-                    Onto::Replace,
+                    Init::Zero,
                     None,
                 );
             }
@@ -145,7 +144,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
     }
 }
 
-/// The raw scores of a block of queries with a tile of packed keys, in rows of [`Shape::line`].
+/// The raw scores of a block of queries and a tile of packed keys, in rows of [`Shape::score_stride`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn score_packed<S: Simd>(
@@ -157,7 +156,7 @@ pub(super) fn score_packed<S: Simd>(
     tile: Range<usize>,
     packed_keys: &[f32],
     scores: &mut [f32],
-    reach: &Reach,
+    key_ranges: &KeyRanges,
 ) {
     let width = shape.head_width;
     let a = View {
@@ -165,19 +164,23 @@ pub(super) fn score_packed<S: Simd>(
         row_stride: query.strides.row,
         column_stride: 1,
     };
-    // The view reaches to the block's last row, which this checks.
+    // Checks that the block's last row lies in the slice.
     query.row(batch, head, block.end - 1, width);
     let panels = &packed_keys[tile.start * width..];
-    let (rows, columns, line) = (block.len(), tile.len(), shape.line());
+    let (rows, columns, stride) = (block.len(), tile.len(), shape.score_stride());
     // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
     // whole panels.
-    unsafe { product_with_panels(simd, rows, columns, width, a, panels, scores, line, reach) };
+    unsafe {
+        product_with_panels(
+            simd, rows, columns, width, a, panels, scores, stride, key_ranges,
+        )
+    };
 }
 
-/// `C += A · B` with rows of C padded to whole tiles; of A's rows only what is in `reach`, the rest being zeros.
+/// `C += A · B` with rows of C padded to whole tiles; A is read only in its `key_ranges`, as it is zero elsewhere.
 ///
 /// # Safety
-/// `a` must be readable for `rows` by `depth`, and `b`, whose columns are neighbours, for `depth` by `padded`.
+/// `a` must be readable for `rows` by `depth`, and `b`, whose columns are contiguous, for `depth` by `padded`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn add_product<S: Simd>(
@@ -188,14 +191,14 @@ pub(super) unsafe fn add_product<S: Simd>(
     b: View,
     c: &mut [f32],
     padded: usize,
-    reach: &Reach,
+    key_ranges: &KeyRanges,
 ) {
-    let panel = micro::columns::<S>();
+    let panel = microkernel::nr::<S>();
     assert!(c.len() >= rows * padded);
     for column in (0..padded).step_by(panel) {
         let width = panel.min(padded - column);
-        for row in (0..rows).step_by(micro::ROWS) {
-            let needed = reach.at(row);
+        for row in (0..rows).step_by(microkernel::MR) {
+            let needed = key_ranges.at(row);
             let (first, needed) = (needed.start, needed.end.min(depth));
             if first >= needed {
                 continue;
@@ -203,9 +206,9 @@ pub(super) unsafe fn add_product<S: Simd>(
             // SAFETY: the caller's promise for `a` and `b`; `c` was checked above to hold whole padded rows.
             unsafe {
                 let start = a.at(row, first);
-                micro::tile(
+                microkernel::gemm_tile(
                     simd,
-                    micro::ROWS.min(rows - row),
+                    microkernel::MR.min(rows - row),
                     width,
                     needed - first,
                     View { start, ..a },
@@ -213,7 +216,7 @@ pub(super) unsafe fn add_product<S: Simd>(
                     b.row_stride,
                     c.as_mut_ptr().add(row * padded + column),
                     padded,
-                    Onto::Add,
+                    Init::Accumulate,
                     None,
                 );
             }
@@ -221,24 +224,24 @@ pub(super) unsafe fn add_product<S: Simd>(
     }
 }
 
-/// The keys that a block of queries sees between them.
-pub(super) fn union(
+/// The smallest range with all keys that a block of queries sees.
+pub(super) fn union_of_visible_keys(
     options: &Options,
     shape: &Shape,
     batch: usize,
     queries: Range<usize>,
 ) -> Range<usize> {
-    // Both ends of what is seen only move forward, but who sees nothing may have them anywhere.
+    // Both ends of the visible range are monotonic in the query, except where it is empty.
     if !queries.is_empty() {
         let ends = [queries.start, queries.end - 1];
-        let [first, last] = ends.map(|query| options.mask.range(shape, batch, query));
+        let [first, last] = ends.map(|query| options.mask.visible_keys(shape, batch, query));
         if !first.is_empty() && !last.is_empty() {
             return first.start..last.end;
         }
     }
     let (mut start, mut end) = (usize::MAX, 0);
     for query in queries {
-        let range = options.mask.range(shape, batch, query);
+        let range = options.mask.visible_keys(shape, batch, query);
         if !range.is_empty() {
             start = start.min(range.start);
             end = end.max(range.end);
@@ -247,21 +250,21 @@ pub(super) fn union(
     start.min(end)..end
 }
 
-/// The keys of a tile that a query sees, counted from the tile's first, and the whole vectors around them.
+/// The keys of a tile that a query sees, relative to the start of the tile, and the whole vectors around them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct VisibleSpan {
     pub from: usize,
     pub to: usize,
     start: usize,
     end: usize,
 }
 
-impl Seen {
-    /// Of the keys `range`, those in the tile of `count` keys from `tile` on.
+impl VisibleSpan {
+    /// The part of `visible` in the tile of `count` keys from `tile` on.
     #[inline(always)]
-    pub fn new<S: Simd>(range: Range<usize>, tile: usize, count: usize) -> Self {
-        let from = range.start.clamp(tile, tile + count) - tile;
-        let to = range.end.clamp(tile, tile + count) - tile;
+    pub fn new<S: Simd>(visible: Range<usize>, tile: usize, count: usize) -> Self {
+        let from = visible.start.clamp(tile, tile + count) - tile;
+        let to = visible.end.clamp(tile, tile + count) - tile;
         Self {
             from,
             to,
@@ -275,55 +278,56 @@ impl Seen {
         self.from >= self.to
     }
 
-    /// Fills the vectors' numbers that the query does not see, so that no loop has to think of ends.
+    /// Fills the lanes that the query does not see, so that loops need no remainder.
     #[inline(always)]
-    pub fn fill_vectors(&self, line: &mut [f32], value: f32) {
-        line[self.start..self.from].fill(value);
-        line[self.to..self.end].fill(value);
+    pub fn fill_edges(&self, scores_row: &mut [f32], value: f32) {
+        scores_row[self.start..self.from].fill(value);
+        scores_row[self.to..self.end].fill(value);
     }
 
-    /// Zeroes the row outside the vectors.
+    /// Zeroes the row outside the whole vectors.
     #[inline(always)]
-    pub fn clear_rest(&self, line: &mut [f32], count: usize) {
+    pub fn zero_outside(&self, scores_row: &mut [f32], count: usize) {
         if self.start > 0 {
-            line[..self.start].fill(0.0);
+            scores_row[..self.start].fill(0.0);
         }
         if self.end < count {
-            line[self.end..count].fill(0.0);
+            scores_row[self.end..count].fill(0.0);
         }
     }
 
-    /// The vectors.
+    /// The whole vectors around the visible keys.
     #[inline(always)]
-    pub fn vectors<'l, S: Simd>(&self, line: &'l mut [f32]) -> &'l mut [S::f32s] {
-        S::as_mut_simd_f32s(&mut line[self.start..self.end]).0
+    pub fn vectors<'l, S: Simd>(&self, scores_row: &'l mut [f32]) -> &'l mut [S::f32s] {
+        S::as_mut_simd_f32s(&mut scores_row[self.start..self.end]).0
     }
 }
 
-/// Prepares a row of raw scores for the exponential: minus infinity where the vectors hold keys that are not seen. Gives
-/// the factor that is left to multiply with.
+/// Masks a row of raw scores with minus infinity, and returns the factor that they still need to be scaled with. They are
+/// scaled here if there is a bias, which is added.
 #[inline(always)]
-pub(super) fn prepare_row(
-    line: &mut [f32],
-    seen: &Seen,
+pub(super) fn scale_and_mask(
+    scores_row: &mut [f32],
+    span: &VisibleSpan,
     options: &Options,
     shape: &Shape,
     at: [usize; 3],
     tile: usize,
 ) -> f32 {
-    // A factor that is not positive would turn minus infinity into something else, so it is applied first.
-    let now = options.bias.is_some() || options.scale.partial_cmp(&0.0) != Some(Ordering::Greater);
-    if now {
-        let inside = &mut line[seen.from..seen.to];
-        scale_row(inside, options, shape, at, tile + seen.from);
+    // A scale that is not positive would not preserve minus infinity, so it is applied before masking.
+    let scales_first =
+        options.bias.is_some() || options.scale.partial_cmp(&0.0) != Some(Ordering::Greater);
+    if scales_first {
+        let inside = &mut scores_row[span.from..span.to];
+        scale_and_bias(inside, options, shape, at, tile + span.from);
     }
-    seen.fill_vectors(line, f32::NEG_INFINITY);
-    if now { 1.0 } else { options.scale }
+    span.fill_edges(scores_row, f32::NEG_INFINITY);
+    if scales_first { 1.0 } else { options.scale }
 }
 
-/// A row of scores, scaled and with its bias: `scores · scale + bias`, for the keys `from..`.
+/// `scores · scale + bias` in a row of scores, for the keys `from..`.
 #[inline(always)]
-pub(super) fn scale_row(
+pub(super) fn scale_and_bias(
     scores: &mut [f32],
     options: &Options,
     shape: &Shape,
@@ -333,28 +337,28 @@ pub(super) fn scale_row(
     match options.bias {
         None => scores.iter_mut().for_each(|score| *score *= options.scale),
         Some(bias) => {
-            let added = bias.row(shape, at, from, scores.len());
-            for (score, added) in scores.iter_mut().zip(added) {
-                *score = *score * options.scale + added;
+            let biases = bias.row(shape, at, from, scores.len());
+            for (score, bias) in scores.iter_mut().zip(biases) {
+                *score = *score * options.scale + bias;
             }
         }
     }
 }
 
-/// `e^(score · factor + shift)` of several vectors of scores.
+/// `exp(score · factor + shift)` of several vectors.
 #[inline(always)]
-pub(super) fn powers<S: Simd, const N: usize>(
+pub(super) fn exp_scaled<S: Simd, const N: usize>(
     simd: S,
     scores: [S::f32s; N],
     factor: S::f32s,
     shift: S::f32s,
 ) -> [S::f32s; N] {
-    let below = abreast!(simd, N, |i| simd.mul_add_f32s(scores[i], factor, shift));
-    simd::decays(simd, below)
+    let exponents = interleave!(simd, N, |i| simd.mul_add_f32s(scores[i], factor, shift));
+    simd::exp_nonpositives(simd, exponents)
 }
 
-/// What dropout multiplies the weights of a row (numbered among all rows) with, for the keys `from..`; nothing without
-/// dropout.
+/// The dropout factors of a row's weights for the keys `from..`; none without dropout. `row` is the row's index in
+/// `[batch, heads, queries]`.
 #[inline(always)]
 pub(super) fn dropout_factors<'f, S: Simd>(
     simd: S,
@@ -364,7 +368,7 @@ pub(super) fn dropout_factors<'f, S: Simd>(
     from: usize,
     factors: &'f mut [f32],
 ) -> Option<&'f [f32]> {
-    let WeightDropout { dropout, key } = options.dropout?;
+    let AttentionDropout { dropout, key } = options.dropout?;
     let start = row as u64 * shape.keys as u64 + from as u64;
     dropout.factors(simd, key, start, factors);
     Some(factors)

@@ -1,41 +1,49 @@
-use super::piece::{DEEP, KC, MC, NC};
+use super::macrokernel::{KC, MAX_PACKED_DEPTH, MC, NC};
 use super::*;
-use crate::checks::{close, wide};
+use crate::checks::to_f64;
 use crate::simd::{self, with_instructions};
+use attentive_testing::{Scale, assert_close};
 use proptest::prelude::*;
 
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
+fn values(count: usize, seed: usize) -> Vec<f32> {
     (0..count)
         .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
         .collect()
 }
 
-fn check(rows: usize, depth: usize, columns: usize, a_turned: bool, b_turned: bool, onto: Onto) {
-    let (a_data, b_data) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
-    let matrix = |data, rows, columns, turned| match turned {
+fn check(
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    a_transposed: bool,
+    b_transposed: bool,
+    init: Init,
+) {
+    let (a_data, b_data) = (values(rows * depth, 1), values(depth * columns, 2));
+    let matrix = |data, rows, columns, is_transposed| match is_transposed {
         true => Matrix::new(data, columns, rows).transposed(),
         false => Matrix::new(data, rows, columns),
     };
-    let a = matrix(&a_data, rows, depth, a_turned);
-    let b = matrix(&b_data, depth, columns, b_turned);
-    let mut expected = numbers(rows * columns, 3);
+    let a = matrix(&a_data, rows, depth, a_transposed);
+    let b = matrix(&b_data, depth, columns, b_transposed);
+    let mut expected = values(rows * columns, 3);
     let before = expected.clone();
-    gemm_naive(a, b, &mut expected, onto);
+    gemm_naive(a, b, &mut expected, init);
     for &instructions in simd::available() {
         let mut c = before.clone();
         with_instructions(instructions, || {
-            gemm(a, b, &mut c, onto, |row, column, values| {
+            gemm(a, b, &mut c, init, |row, column, values| {
                 for (i, value) in values.iter_mut().enumerate() {
                     *value += (row * 1000 + column + i) as f32;
                 }
             });
         });
         for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
-            let finished = theirs + (i / columns * 1000 + i % columns) as f32;
-            let tolerance = 1e-5 * (depth as f32).sqrt().max(1.0) + 1e-6 * finished.abs();
+            let expected = theirs + (i / columns * 1000 + i % columns) as f32;
+            let tolerance = 1e-5 * (depth as f32).sqrt().max(1.0) + 1e-6 * expected.abs();
             assert!(
-                (ours - finished).abs() <= tolerance,
-                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} for {finished}"
+                (ours - expected).abs() <= tolerance,
+                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} for {expected}"
             );
         }
     }
@@ -44,28 +52,28 @@ fn check(rows: usize, depth: usize, columns: usize, a_turned: bool, b_turned: bo
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn equals_its_twin(
+    fn matches_the_naive_version(
         rows in prop_oneof![Just(0), Just(1), Just(5), Just(6), Just(7), Just(8), Just(11), Just(12), Just(13), 1usize..40, Just(97), Just(MC + 1)],
         depth in prop_oneof![Just(0), Just(1), 1usize..40, Just(255), Just(256), Just(257), Just(KC - 1), Just(KC), Just(KC + 1)],
         columns in prop_oneof![Just(0), Just(1), Just(15), Just(16), Just(17), Just(31), Just(32), Just(33), 1usize..70],
-        a_turned: bool,
-        b_turned: bool,
+        a_transposed: bool,
+        b_transposed: bool,
         add: bool,
     ) {
-        let onto = if add { Onto::Add } else { Onto::Replace };
-        check(rows, depth, columns, a_turned, b_turned, onto);
+        let init = if add { Init::Accumulate } else { Init::Zero };
+        check(rows, depth, columns, a_transposed, b_transposed, init);
     }
 }
 
 #[test]
-fn wide_products_take_several_blocks() {
-    check(13, 300, NC + 33, false, true, Onto::Add);
+fn products_with_many_columns_take_several_blocks() {
+    check(13, 300, NC + 33, false, true, Init::Accumulate);
 }
 
 #[test]
-fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
-    // Narrow tiles: one thread packs them, many have too few columns each; the last takes several blocks of columns.
-    // Of depth KC, rows of a tile stay in the first cache where panels are wide; of a quarter of it, panels do.
+fn results_are_bitwise_equal_whether_a_is_packed_or_not() {
+    // Narrow tiles: one thread packs A, many have too few columns each; the last takes several blocks of columns.
+    // At depth KC, rows of a tile stay in L1 where panels are wide; at a quarter of it, panels do.
     let sizes = [
         (5, 255),
         (6, 256),
@@ -78,20 +86,20 @@ fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
         .into_iter()
         .flat_map(|it| [(it, KC / 4), (it, KC), (it, KC + 3)])
     {
-        let (a, b) = (numbers(rows * depth, 1), numbers(columns * depth, 2));
+        let (a, b) = (values(rows * depth, 1), values(columns * depth, 2));
         let a = Matrix::new(&a, rows, depth);
         let b = Matrix::new(&b, columns, depth).transposed();
-        let bias = numbers(columns, 3);
+        let bias = values(columns, 3);
         let mut expected: Vec<f32> = bias.repeat(rows);
-        gemm_naive(a, b, &mut expected, Onto::Add);
+        gemm_naive(a, b, &mut expected, Init::Accumulate);
         for &instructions in simd::available() {
             let mut first: Option<Vec<f32>> = None;
             for threads in 1..9 {
                 let mut c = vec![f32::NAN; rows * columns];
                 with_instructions(instructions, || {
-                    let base = Base::Row(&bias);
-                    let product = Product::with_threads([(a, b)], &mut c, base, NOTHING, threads);
-                    threads::together(&[&product]);
+                    let init = Init::Bias(&bias);
+                    let gemm = Gemm::with_threads([(a, b)], &mut c, init, NO_EPILOGUE, threads);
+                    threads::run_all(&[&gemm]);
                 });
                 for (ours, theirs) in c.iter().zip(&expected) {
                     assert!((ours - theirs).abs() < 1e-5 * (depth as f32).sqrt());
@@ -107,16 +115,23 @@ fn rows_that_meet_many_columns_give_the_same_bits_packed_or_not() {
 }
 
 #[test]
-fn deep_products_walk_the_depth_for_some_rows_at_a_time() {
-    // Up to two threads, more results than `FEW_RESULTS` in each piece, and more depth than is packed at a time.
-    check(1100, DEEP + KC + 5, 265, false, true, Onto::Replace);
-    check(MC + 7, KC + 5, 33, true, true, Onto::Add);
-    check(97, DEEP + 1, 33, true, false, Onto::Add);
+fn deep_products_pack_several_blocks_of_depth() {
+    // Up to two threads, more outputs than `L2_OUTPUTS` in each block, and more depth than is packed at a time.
+    check(
+        1100,
+        MAX_PACKED_DEPTH + KC + 5,
+        265,
+        false,
+        true,
+        Init::Zero,
+    );
+    check(MC + 7, KC + 5, 33, true, true, Init::Accumulate);
+    check(97, MAX_PACKED_DEPTH + 1, 33, true, false, Init::Accumulate);
 }
 
 #[test]
-fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
-    // Some odd depths lie where one half alone would be cut otherwise than the other.
+fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
+    // Some odd depths are where one half alone would get another grid than the other.
     for (rows, depth, columns) in [
         (32, 256, 32),
         (32, 383, 32),
@@ -124,24 +139,24 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
         (7, 300, 5),
         (1, 1031, 1),
         (131, 512, 70),
-        // One half is packed in its whole depth, the other is not, and both are cut downwards.
+        // One half is packed in its full depth, the other is not, and both are split by rows.
         (130, 2049, 70),
     ] {
-        assert!(Halves::fit(rows, depth, columns));
-        let (a, b) = (numbers(depth * rows, 1), numbers(depth * columns, 2));
+        assert!(SplitK::applies(rows, depth, columns));
+        let (a, b) = (values(depth * rows, 1), values(depth * columns, 2));
         let a = Matrix::new(&a, depth, rows).transposed();
         let b = Matrix::new(&b, depth, columns);
         let mut expected = vec![0.0; rows * columns];
-        gemm_naive(a, b, &mut expected, Onto::Replace);
+        gemm_naive(a, b, &mut expected, Init::Zero);
         for &instructions in simd::available() {
             let mut first: Option<Vec<f32>> = None;
             for threads in 1..9 {
-                // What an earlier product left in the buffer must not show.
+                // Stale values in the reused buffer must not show.
                 let mut c = vec![f32::NAN; rows * columns];
                 with_instructions(instructions, || {
-                    let mut halves = Halves::with_threads(a, b, &mut c, threads);
-                    halves.spoil();
-                    threads::together(&[&halves]);
+                    let mut split = SplitK::with_threads(a, b, &mut c, threads);
+                    split.poison();
+                    threads::run_all(&[&split]);
                 });
                 for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
                     assert!(
@@ -157,39 +172,38 @@ fn halves_equal_the_twin_for_any_depth_and_number_of_threads() {
 }
 
 #[test]
-fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
-    // Pieces lie below each other, so that each product begins with the columns with which the last one ended.
+fn blocks_share_packed_b_and_products_do_not() {
+    // Blocks are below each other, so that each product starts with the columns with which the last one ended.
     let (rows, columns) = (2200, 440);
     for depth in [KC - 1, KC + 1] {
-        let a = numbers(rows * depth, 1);
+        let a = values(rows * depth, 1);
         let a = Matrix::new(&a, rows, depth);
         for seed in [2, 3] {
-            let b = numbers(columns * depth, seed);
+            let b = values(columns * depth, seed);
             let b = Matrix::new(&b, columns, depth).transposed();
-            // Not one number at a time, which would take minutes.
-            let fast = simd::available()
+            // Not scalar, which would take minutes.
+            let vectorized = simd::available()
                 .split_last()
                 .expect("scalar is the last")
                 .1;
-            for &instructions in fast {
+            for &instructions in vectorized {
                 let results = [1, 2, 8].map(|threads| {
                     let mut c = vec![f32::NAN; rows * columns];
                     with_instructions(instructions, || {
-                        let base = Base::Nothing;
-                        let product =
-                            Product::with_threads([(a, b)], &mut c, base, NOTHING, threads);
-                        assert_eq!(product.grid.across(), 1);
-                        assert!(product.grid.pieces() > 1 || depth > KC);
-                        threads::alone(|| threads::together(&[&product]));
+                        let gemm =
+                            Gemm::with_threads([(a, b)], &mut c, Init::Zero, NO_EPILOGUE, threads);
+                        assert_eq!(gemm.grid.across(), 1);
+                        assert!(gemm.grid.tasks() > 1 || depth > KC);
+                        threads::single_threaded(|| threads::run_all(&[&gemm]));
                     });
                     c
                 });
-                for (place, ours) in results[0].iter().enumerate().step_by(211) {
-                    let (row, column) = (place / columns, place % columns);
+                for (index, ours) in results[0].iter().enumerate().step_by(211) {
+                    let (row, column) = (index / columns, index % columns);
                     let mut theirs = [0.0];
                     let a = a.split_rows(row)[1].split_rows(1)[0];
                     let b = b.split_columns(column)[1].split_columns(1)[0];
-                    gemm_naive(a, b, &mut theirs, Onto::Replace);
+                    gemm_naive(a, b, &mut theirs, Init::Zero);
                     assert!((ours - theirs[0]).abs() < 1e-5 * (depth as f32).sqrt());
                 }
                 assert!(
@@ -202,66 +216,66 @@ fn pieces_of_one_thread_share_what_it_packed_and_products_do_not() {
 }
 
 #[test]
-fn what_finishes_a_row_may_be_a_product() {
-    // Two pieces: the second comes after products inside the first.
+fn an_epilogue_may_be_a_product() {
+    // Two blocks: the second comes after products inside the first.
     let (rows, depth, columns) = (1200, 100, 90);
-    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let (a, b) = (values(rows * depth, 1), values(depth * columns, 2));
     let (a, b) = (
         Matrix::new(&a, rows, depth),
         Matrix::new(&b, depth, columns),
     );
-    let inner = numbers(columns * columns, 3);
+    let inner = values(columns * columns, 3);
     let inner = Matrix::new(&inner, columns, columns);
     let mut middle = vec![0.0; rows * columns];
-    gemm_naive(a, b, &mut middle, Onto::Replace);
+    gemm_naive(a, b, &mut middle, Init::Zero);
     let mut expected = vec![0.0; rows * columns];
     let whole = Matrix::new(&middle, rows, columns);
-    gemm_naive(whole, inner, &mut expected, Onto::Replace);
+    gemm_naive(whole, inner, &mut expected, Init::Zero);
     for &instructions in simd::available() {
         let mut c = vec![f32::NAN; rows * columns];
         with_instructions(instructions, || {
-            let finish = |_: usize, _: usize, values: &mut [f32]| {
+            let epilogue = |_: usize, _: usize, values: &mut [f32]| {
                 let row = values.to_vec();
                 let row = Matrix::new(&row, 1, columns);
-                gemm(row, inner, values, Onto::Replace, NOTHING);
+                gemm(row, inner, values, Init::Zero, NO_EPILOGUE);
             };
-            let product = Product::with_threads([(a, b)], &mut c, Onto::Replace, finish, 1);
-            assert!(product.grid.pieces() > 1);
-            threads::alone(|| threads::together(&[&product]));
+            let gemm = Gemm::with_threads([(a, b)], &mut c, Init::Zero, epilogue, 1);
+            assert!(gemm.grid.tasks() > 1);
+            threads::single_threaded(|| threads::run_all(&[&gemm]));
         });
-        close("product", &c, &wide(&expected), 1e-5);
+        assert_close("product", &c, &to_f64(&expected), Scale::EachOrOne, 1e-5);
     }
 }
 
 #[test]
-fn rows_that_lie_transposed_are_read_in_place_or_packed() {
+fn a_transposed_a_is_read_in_place_or_packed() {
     for rows in [384, 385, 512, 513] {
         for columns in [70, 140] {
-            check(rows, 41, columns, true, false, Onto::Replace);
+            check(rows, 41, columns, true, false, Init::Zero);
         }
     }
 }
 
 #[test]
-fn pieces_of_the_last_band_may_be_empty() {
+fn blocks_of_the_last_band_may_be_empty() {
     // Two threads have a band each, and the second has fewer rows.
     let (rows, depth, columns) = (14, 600, 1100);
-    let (a, b) = (numbers(rows * depth, 1), numbers(depth * columns, 2));
+    let (a, b) = (values(rows * depth, 1), values(depth * columns, 2));
     let (a, b) = (
         Matrix::new(&a, rows, depth),
         Matrix::new(&b, depth, columns),
     );
     let mut expected = vec![0.0; rows * columns];
-    gemm_naive(a, b, &mut expected, Onto::Replace);
+    gemm_naive(a, b, &mut expected, Init::Zero);
     for &instructions in simd::available() {
         let mut c = vec![f32::NAN; rows * columns];
         with_instructions(instructions, || {
-            let mut product = Product::with_threads([(a, b)], &mut c, Onto::Replace, NOTHING, 1);
-            product.grid = Grid::of([rows, columns], 2, 1, product.tile).finer(2);
-            let empty = |piece| product.grid.rows(piece).is_empty();
-            assert!((0..product.grid.pieces()).any(empty));
-            threads::alone(|| threads::together(&[&product]));
+            let mut gemm = Gemm::with_threads([(a, b)], &mut c, Init::Zero, NO_EPILOGUE, 1);
+            gemm.grid = Grid::of([rows, columns], 2, 1, gemm.tile).split_bands(2);
+            let empty = |task| gemm.grid.rows(task).is_empty();
+            assert!((0..gemm.grid.tasks()).any(empty));
+            threads::single_threaded(|| threads::run_all(&[&gemm]));
         });
-        close("product", &c, &wide(&expected), 1e-5);
+        assert_close("product", &c, &to_f64(&expected), Scale::EachOrOne, 1e-5);
     }
 }

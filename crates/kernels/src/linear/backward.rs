@@ -1,32 +1,32 @@
-//! The way back: for each map the gradients of its weight and bias, and for each input the sum of what its maps give.
+//! The backward pass: the gradients of weights, biases and inputs, summed over all layers that share an input.
 
 use pulp::{Simd, WithSimd};
 
-use super::{Rows, Shape};
-use crate::Onto;
+use super::{LinearShape, SharedRows};
+use crate::Init;
 use crate::elementwise;
-use crate::gemm::{Halves, Matrix, NOTHING, Product};
-use crate::parts::fits;
+use crate::gemm::{Gemm, Matrix, NO_EPILOGUE, SplitK};
+use crate::partition::check_length;
 use crate::simd::{self, Instructions};
-use crate::threads::{self, Work};
+use crate::threads::{self, TaskSet};
 
-/// An input, and the maps that were applied to it.
+/// An input, and the linear layers (projections) applied to it.
 #[derive(Debug)]
-pub struct Applied<'a> {
+pub struct InputBackward<'a> {
     /// `[rows, input]`
     pub x: &'a [f32],
-    /// Where its gradient goes, and whether it is added to what is there; nobody may need it.
-    pub dx: Option<(&'a mut [f32], Onto)>,
-    /// All of the same rows and input.
-    pub maps: Vec<Map<'a>>,
+    /// Where the gradient of the input goes, if it is needed, and what it is initialized with.
+    pub dx: Option<(&'a mut [f32], Init<'a>)>,
+    /// All with the same rows and input width.
+    pub projections: Vec<LinearBackward<'a>>,
 }
 
-/// A map `x · weightᵀ + bias` on its way back; gradients that nobody needs are left out.
+/// The operands of the backward pass of `x · weightᵀ + bias`; gradients that are not needed are `None`.
 #[derive(Debug)]
-pub struct Map<'a> {
-    /// Its sizes.
-    pub shape: Shape,
-    /// The gradient of its result, `[rows, output]`.
+pub struct LinearBackward<'a> {
+    /// The sizes.
+    pub shape: LinearShape,
+    /// The gradient of the output, `[rows, output]`.
     pub dy: &'a [f32],
     /// `[output, input]`
     pub weight: Matrix<'a>,
@@ -36,9 +36,13 @@ pub struct Map<'a> {
     pub dbias: Option<&'a mut [f32]>,
 }
 
-impl Map<'_> {
+impl<'a> LinearBackward<'a> {
+    fn dy(&self) -> Matrix<'a> {
+        Matrix::new(self.dy, self.shape.rows, self.shape.output)
+    }
+
     fn check(&self, x: usize, dx: Option<usize>) {
-        let Shape {
+        let LinearShape {
             rows,
             input,
             output,
@@ -57,69 +61,68 @@ impl Map<'_> {
         ];
         for (name, length, expected) in sizes {
             let length = length.unwrap_or(expected);
-            fits("linear_backward", name, length, expected);
+            check_length("linear_backward", name, length, expected);
         }
-        self.shape.fits_weight("linear_backward", self.weight);
+        self.shape.check_weight("linear_backward", self.weight);
     }
 }
 
-/// The gradients of some inputs and of the maps that were applied to them, all products in one job.
+/// The gradients of some inputs and of the layers applied to them, all products in one job.
 ///
 /// # Panics
-/// When a slice does not fit its shape.
-pub fn backward<'a>(inputs: impl IntoIterator<Item = Applied<'a>>) {
-    let mut works: Vec<Box<dyn Work + 'a>> = Vec::new();
-    let mut sums: Vec<Box<dyn Work + 'a>> = Vec::new();
-    for Applied { x, dx, maps } in inputs {
-        let slopes = |map: &Map<'a>| Matrix::new(map.dy, map.shape.rows, map.shape.output);
-        for map in &maps {
-            map.check(x.len(), dx.as_ref().map(|(dx, _)| dx.len()));
+/// When a slice does not match its shape.
+pub fn backward<'a>(inputs: impl IntoIterator<Item = InputBackward<'a>>) {
+    let mut sets: Vec<Box<dyn TaskSet + 'a>> = Vec::new();
+    let mut bias_sums: Vec<Box<dyn TaskSet + 'a>> = Vec::new();
+    for InputBackward { x, dx, projections } in inputs {
+        for projection in &projections {
+            projection.check(x.len(), dx.as_ref().map(|(dx, _)| dx.len()));
         }
         match dx {
-            Some((dx, Onto::Replace)) if maps.is_empty() => dx.fill(0.0),
-            Some((dx, onto)) if !maps.is_empty() => {
-                let terms = maps.iter().map(|map| (slopes(map), map.weight));
-                works.push(Box::new(Product::new(terms, dx, onto, NOTHING)));
+            Some((dx, Init::Zero)) if projections.is_empty() => dx.fill(0.0),
+            Some((dx, init)) if !projections.is_empty() => {
+                let terms = projections.iter().map(|it| (it.dy(), it.weight));
+                sets.push(Box::new(Gemm::new(terms, dx, init, NO_EPILOGUE)));
             }
             _ => (),
         }
-        for map in maps {
-            if let Some(dweight) = map.dweight {
-                let slopes = Matrix::new(map.dy, map.shape.rows, map.shape.output).transposed();
-                let x = Matrix::new(x, map.shape.rows, map.shape.input);
-                let Shape {
-                    rows,
-                    input,
-                    output,
-                } = map.shape;
-                works.push(match Halves::fit(output, rows, input) {
-                    true => Box::new(Halves::new(slopes, x, dweight)),
-                    false => Box::new(Product::new([(slopes, x)], dweight, Onto::Replace, NOTHING)),
+        for projection in projections {
+            let dy = projection.dy().transposed();
+            let LinearShape {
+                rows,
+                input,
+                output,
+            } = projection.shape;
+            if let Some(dweight) = projection.dweight {
+                let x = Matrix::new(x, rows, input);
+                sets.push(match SplitK::applies(output, rows, input) {
+                    true => Box::new(SplitK::new(dy, x, dweight)),
+                    false => Box::new(Gemm::new([(dy, x)], dweight, Init::Zero, NO_EPILOGUE)),
                 });
             }
-            if let Some(dbias) = map.dbias {
-                sums.push(Box::new(ColumnSums::new(map.dy, dbias)));
+            if let Some(dbias) = projection.dbias {
+                bias_sums.push(Box::new(ColumnSums::new(projection.dy, dbias)));
             }
         }
     }
-    // The small ones last: they fill the time until all are done.
-    works.append(&mut sums);
-    let works: Vec<&dyn Work> = works.iter().map(|work| &**work).collect();
-    threads::together(&works);
+    // The small ones last, for load balance.
+    sets.append(&mut bias_sums);
+    let sets: Vec<&dyn TaskSet> = sets.iter().map(|set| &**set).collect();
+    threads::run_all(&sets);
 }
 
-/// Columns that a task sums.
+/// Columns per task.
 const STRIP: usize = 128;
-/// Rows that are summed before they are added to the sums of all rows: long sums lose less this way.
-const RUN: usize = 64;
-/// Rows between the one that is summed and the one that is asked for.
-const AHEAD: usize = 4;
+/// Rows summed before they are added to the total: blocked summation loses less precision.
+const BLOCK_ROWS: usize = 64;
+/// Prefetch distance in rows.
+const PREFETCH_ROWS: usize = 4;
 
-/// The sums of the columns of some rows.
+/// The column sums of some rows.
 struct ColumnSums<'a> {
     rows: &'a [f32],
     width: usize,
-    target: Rows,
+    out: SharedRows,
     instructions: Instructions,
 }
 
@@ -129,13 +132,13 @@ impl<'a> ColumnSums<'a> {
         Self {
             rows,
             width,
-            target: Rows::of(sums, width),
+            out: SharedRows::of(sums, width),
             instructions: simd::instructions(),
         }
     }
 }
 
-impl Work for ColumnSums<'_> {
+impl TaskSet for ColumnSums<'_> {
     fn tasks(&self) -> usize {
         self.width.div_ceil(STRIP)
     }
@@ -143,9 +146,9 @@ impl Work for ColumnSums<'_> {
     unsafe fn run(&self, task: usize) {
         let first = task * STRIP;
         let length = STRIP.min(self.width - first);
-        // SAFETY: each task has columns of its own, and is done once.
-        let sums = unsafe { self.target.piece(0, first, length) };
-        let strip = Strip {
+        // SAFETY: each task has columns of its own, and runs once.
+        let sums = unsafe { self.out.segment(0, first, length) };
+        let strip = StripSums {
             rows: self.rows,
             width: self.width,
             first,
@@ -155,29 +158,30 @@ impl Work for ColumnSums<'_> {
     }
 }
 
-struct Strip<'a> {
+/// [`ColumnSums`] of one task.
+struct StripSums<'a> {
     rows: &'a [f32],
     width: usize,
     first: usize,
     sums: &'a mut [f32],
 }
 
-impl WithSimd for Strip<'_> {
+impl WithSimd for StripSums<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let length = self.sums.len();
         self.sums.fill(0.0);
-        for run in self.rows.chunks(RUN * self.width) {
+        for block in self.rows.chunks(BLOCK_ROWS * self.width) {
             let mut sums = [0.0; STRIP];
-            for row in run.chunks_exact(self.width) {
-                let ahead = AHEAD * self.width + self.first;
-                simd::fetch(row.as_ptr().wrapping_add(ahead), length);
+            for row in block.chunks_exact(self.width) {
+                let next = PREFETCH_ROWS * self.width + self.first;
+                simd::prefetch_l1(row.as_ptr().wrapping_add(next), length);
                 let row = &row[self.first..self.first + length];
-                elementwise::add_to(simd, &mut sums[..length], row);
+                elementwise::add_assign_with(simd, &mut sums[..length], row);
             }
-            elementwise::add_to(simd, self.sums, &sums[..length]);
+            elementwise::add_assign_with(simd, self.sums, &sums[..length]);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The backward pass. With slopes `h = g / d` and `c = -h·o` of the sums above and below the line of a query's context `o`,
+//! The backward pass. Let `o = n / d` be a query's context and `g` its gradient; the gradients of the numerator `n` and the
+//! denominator `d` are `h = g / d` and `c = -h·o`. Then
 //!
 //! ```text
-//! dφq = Σ (h·v + c) φk     over the keys that the query sees: forwards, with the state of keys and values
-//! dφk = Σ (h·v + c) φq     over the queries that see the key: backwards, with the state of queries and slopes
+//! dφq = Σ (h·v + c) φk     over the keys visible to the query: forwards, with the state of keys and values
+//! dφk = Σ (h·v + c) φq     over the queries that see the key: backwards, with the state of queries and gradients
 //! dv  = Σ (φq·φk) h
 //! ```
 //!
-//! A value with a one behind it, and `h` with `c` behind it, make one product of each sum: a wide row is `[v, 1]` or `[h, c]`.
+//! Extended rows `[v, 1]` and `[h, c]` turn each sum into one product.
 
 mod buffers;
 
@@ -15,14 +16,19 @@ use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
-use self::buffers::{Buffers, Sizes, sizes};
-use super::tiles::{Left, Panels, Sums, Triangle, dense, multiply, pack, pack_left, pack_turned};
-use super::{CHUNK, Chunk, Heads, MANY, Options, Plan, Rows, Shape, Target, fits};
+use self::buffers::{BufferSizes, Buffers, buffer_sizes};
+use super::tiles::{
+    Accumulator, Lhs, Panels, Triangle, contiguous, multiply, pack, pack_lhs, pack_transposed,
+    transpose_state, write_rows,
+};
+use super::{
+    CHUNK, Chunk, ChunkSchedule, HeadRows, Heads, KEY_BLOCK, Options, OutputHeads, Shape,
+    check_length,
+};
 use crate::elementwise::scale_into;
 use crate::gemm::with_scratch;
 use crate::linear::dot;
-use crate::micro::{self, Onto, TileSize, View};
-use crate::pack::pack_panels_with;
+use crate::microkernel::{self, Init, TileSize};
 use crate::simd;
 use crate::threads;
 
@@ -30,7 +36,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where gradients go, `[batch, length, heads, width]` each; every number is written.
+/// Where the gradients are written, in full, `[batch, length, heads, width]` each.
 #[derive(Debug)]
 pub struct Gradients<'a> {
     /// Of the queries' features.
@@ -41,22 +47,22 @@ pub struct Gradients<'a> {
     pub value: &'a mut [f32],
 }
 
-/// Gradients of linear attention, given the gradient `upstream` of its context and what [`super::forward`] gave. Nothing
-/// flows into the starting state.
+/// The backward pass of linear attention, from the results of [`super::forward`] and the gradients of the context. The
+/// initial state gets no gradient.
 ///
 /// # Panics
-/// When a slice does not fit the shape.
+/// When a slice does not match the shape.
 pub fn backward(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
-    [context, upstream]: [Heads; 2],
+    [context, context_gradients]: [Heads; 2],
     denominators: &[f32],
     options: &Options,
     gradients: Gradients,
 ) {
     options.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
-    fits("denominators", denominators.len(), rows);
+    check_length("denominators", denominators.len(), rows);
     let Shape {
         batch,
         heads,
@@ -66,37 +72,37 @@ pub fn backward(
         head_width,
         value_width,
     } = *shape;
-    let shared = |width: usize| [batch, keys, key_value_heads, width];
-    let out = Output {
-        query: Target::new(
+    let key_value_shape = |width: usize| [batch, keys, key_value_heads, width];
+    let out = GradientTargets {
+        query: OutputHeads::new(
             "query",
             gradients.query,
             [batch, queries, heads, head_width],
         ),
-        key: Target::new("key", gradients.key, shared(head_width)),
-        value: Target::new("value", gradients.value, shared(value_width)),
+        key: OutputHeads::new("key", gradients.key, key_value_shape(head_width)),
+        value: OutputHeads::new("value", gradients.value, key_value_shape(value_width)),
     };
     let instructions = simd::instructions();
-    let sizes = sizes(shape, TileSize::of(instructions));
+    let buffer_sizes = buffer_sizes(shape, TileSize::of(instructions));
     let task = |index: usize| {
-        let (batch, shared) = (index / key_value_heads, index % key_value_heads);
-        // The buffers are lent outside the kernel: a closure inside it would be compiled without vector instructions.
-        with_scratch(&SCRATCH, sizes.iter().sum(), |scratch| {
-            let kernel = Group {
+        let (batch, key_value_head) = (index / key_value_heads, index % key_value_heads);
+        // Scratch is borrowed outside the kernel: a closure inside it would be compiled without vector instructions.
+        with_scratch(&SCRATCH, buffer_sizes.iter().sum(), |scratch| {
+            let kernel = LinearBackwardTask {
                 shape,
                 query,
-                key: Rows::new(key, batch, shared, head_width),
-                value: Rows::new(value, batch, shared, value_width),
+                key: HeadRows::new(key, batch, key_value_head, head_width),
+                value: HeadRows::new(value, batch, key_value_head, value_width),
                 context,
-                upstream,
+                context_gradients,
                 denominators,
                 options,
-                plan: options.plan(shape, batch),
+                schedule: options.chunk_schedule(shape, batch),
                 batch,
-                shared,
+                key_value_head,
                 out,
                 scratch,
-                sizes,
+                buffer_sizes,
             };
             simd::run(instructions, kernel);
         });
@@ -106,126 +112,131 @@ pub fn backward(
     if work < 1 << 16 {
         (0..groups).for_each(task);
     } else {
-        threads::each(groups, task);
+        threads::parallel_for(groups, task);
     }
 }
 
-/// Where gradients go. Each task writes to heads of its own.
+/// Gradient buffers. Each task writes its own heads.
 #[derive(Clone, Copy)]
-struct Output {
-    query: Target,
-    key: Target,
-    value: Target,
+struct GradientTargets {
+    query: OutputHeads,
+    key: OutputHeads,
+    value: OutputHeads,
 }
 
-/// The sizes of the buffers, in the order of [`Buffers`].
-/// One key-value head and the query heads that it serves.
-struct Group<'a> {
+/// One key-value head and the query heads that share it.
+struct LinearBackwardTask<'a> {
     shape: &'a Shape,
     query: Heads<'a>,
-    key: Rows<'a>,
-    value: Rows<'a>,
+    key: HeadRows<'a>,
+    value: HeadRows<'a>,
     context: Heads<'a>,
-    upstream: Heads<'a>,
+    context_gradients: Heads<'a>,
     denominators: &'a [f32],
     options: &'a Options<'a>,
-    plan: Plan,
+    schedule: ChunkSchedule,
     batch: usize,
-    shared: usize,
-    out: Output,
+    key_value_head: usize,
+    out: GradientTargets,
     scratch: &'a mut [f32],
-    sizes: Sizes,
+    buffer_sizes: BufferSizes,
 }
 
-impl WithSimd for Group<'_> {
+impl WithSimd for LinearBackwardTask<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let scratch = std::mem::take(&mut self.scratch);
-        let mut buffers = Buffers::cut(scratch, self.sizes);
-        self.forwards(simd, &mut buffers);
-        self.backwards(simd, &mut buffers);
+        let mut buffers = Buffers::split(scratch, self.buffer_sizes);
+        self.query_gradients(simd, &mut buffers);
+        self.key_value_gradients(simd, &mut buffers);
     }
 }
 
-impl Group<'_> {
+impl LinearBackwardTask<'_> {
     fn heads(&self) -> Range<usize> {
         let group = self.shape.heads / self.shape.key_value_heads;
-        self.shared * group..(self.shared + 1) * group
+        self.key_value_head * group..(self.key_value_head + 1) * group
     }
 
     /// The gradients of the queries.
     #[inline(always)]
-    fn forwards<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
-        self.begin::<S>(buffers.state);
-        let before = self.plan.before();
-        let mut first = before.start;
-        while first < before.end {
-            let many = first..before.end.min(first + MANY);
-            first = many.end;
-            self.widen(many.clone(), buffers.values);
-            self.join_keys(simd, many, buffers);
+    fn query_gradients<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
+        self.load_state::<S>(buffers.state);
+        let prefix = self.schedule.prefix();
+        let mut first = prefix.start;
+        while first < prefix.end {
+            let keys = first..prefix.end.min(first + KEY_BLOCK);
+            first = keys.end;
+            self.append_ones(keys.clone(), buffers.values);
+            self.add_keys(simd, keys, buffers);
         }
-        for index in 0..self.plan.chunks() {
-            let chunk = self.plan.chunk(index);
-            self.chunk_of_queries(simd, &chunk, buffers);
+        for index in 0..self.schedule.chunks() {
+            let chunk = self.schedule.chunk(index);
+            self.process_query_chunk(simd, &chunk, buffers);
         }
     }
 
     /// The gradients of keys and values.
     #[inline(always)]
-    fn backwards<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
+    fn key_value_gradients<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
         buffers.state.fill(0.0);
-        for index in (0..self.plan.chunks()).rev() {
-            let chunk = self.plan.chunk(index);
-            self.chunk_of_keys(simd, &chunk, buffers);
+        for index in (0..self.schedule.chunks()).rev() {
+            let chunk = self.schedule.chunk(index);
+            self.process_key_chunk(simd, &chunk, buffers);
         }
-        let before = self.plan.before();
-        let mut first = before.start;
-        while first < before.end {
-            let keys = first..before.end.min(first + CHUNK);
+        let prefix = self.schedule.prefix();
+        let mut first = prefix.start;
+        while first < prefix.end {
+            let keys = first..prefix.end.min(first + CHUNK);
             first = keys.end;
             let chunk = Chunk {
                 queries: 0..0,
                 keys,
                 shift: 0,
             };
-            self.chunk_of_keys(simd, &chunk, buffers);
+            self.process_key_chunk(simd, &chunk, buffers);
         }
-        let real = &self.plan.real;
-        for key in (0..real.start).chain(real.end..self.plan.keys) {
+        let unpadded = &self.schedule.unpadded;
+        for key in (0..unpadded.start).chain(unpadded.end..self.schedule.keys) {
             // SAFETY: the key exists, and its head is no other task's.
             unsafe {
-                self.out.key.row(self.batch, self.shared, key).fill(0.0);
-                self.out.value.row(self.batch, self.shared, key).fill(0.0);
+                self.out
+                    .key
+                    .row(self.batch, self.key_value_head, key)
+                    .fill(0.0);
+                self.out
+                    .value
+                    .row(self.batch, self.key_value_head, key)
+                    .fill(0.0);
             }
         }
     }
 
-    /// Lays out the starting state.
+    /// Packs the initial state, transposed, in panels of features.
     #[inline(always)]
-    fn begin<S: Simd>(&self, state: &mut [f32]) {
+    fn load_state<S: Simd>(&self, state: &mut [f32]) {
         state.fill(0.0);
-        let Some(start) = self.options.start else {
+        let Some(initial) = self.options.initial_state else {
             return;
         };
         let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let (panel, wide) = (micro::columns::<S>(), width + 1);
-        let index = self.batch * self.shape.key_value_heads + self.shared;
+        let (panel, extended_width) = (microkernel::nr::<S>(), width + 1);
+        let index = self.batch * self.shape.key_value_heads + self.key_value_head;
         for feature in 0..features {
             let at = index * features + feature;
-            let place = feature / panel * wide * panel + feature % panel;
-            let sums = &start.sums[at * width..(at + 1) * width];
-            for (column, sum) in sums.iter().chain([&start.totals[at]]).enumerate() {
-                state[place + column * panel] = *sum;
+            let offset = feature / panel * extended_width * panel + feature % panel;
+            let sums = &initial.kv_sums[at * width..(at + 1) * width];
+            for (column, sum) in sums.iter().chain([&initial.key_sums[at]]).enumerate() {
+                state[offset + column * panel] = *sum;
             }
         }
     }
 
-    /// Rows of values with a one behind each.
+    /// The extended rows `[v, 1]` of a range of keys.
     #[inline(always)]
-    fn widen(&self, keys: Range<usize>, out: &mut [f32]) {
+    fn append_ones(&self, keys: Range<usize>, out: &mut [f32]) {
         let width = self.shape.value_width;
         for (out, key) in out.chunks_exact_mut(width + 1).zip(keys) {
             out[..width].copy_from_slice(self.value.row(key));
@@ -233,26 +244,32 @@ impl Group<'_> {
         }
     }
 
-    /// The slopes of a chunk's queries.
+    /// The extended rows `[h, c]` of a range of queries.
     #[inline(always)]
-    fn slopes<S: Simd>(&self, simd: S, head: usize, queries: Range<usize>, out: &mut [f32]) {
+    fn extended_gradients<S: Simd>(
+        &self,
+        simd: S,
+        head: usize,
+        queries: Range<usize>,
+        out: &mut [f32],
+    ) {
         let width = self.shape.value_width;
-        let context = Rows::new(self.context, self.batch, head, width);
-        let upstream = Rows::new(self.upstream, self.batch, head, width);
+        let context = HeadRows::new(self.context, self.batch, head, width);
+        let context_gradients = HeadRows::new(self.context_gradients, self.batch, head, width);
         let first = (self.batch * self.shape.heads + head) * self.shape.queries;
         for (out, query) in out.chunks_exact_mut(width + 1).zip(queries) {
-            let total = self.denominators[first + query];
-            // Where the context is zeros for want of a denominator, nothing flows back.
-            let inverse = super::inverse(total);
-            let (above, below) = out.split_at_mut(width);
-            scale_into(simd, upstream.row(query), inverse, above);
-            below[0] = -dot(simd, above, context.row(query));
+            let denominator = self.denominators[first + query];
+            // A denominator of zero gives zeros: there the gradient is zero too.
+            let inverse = super::inverse(denominator);
+            let (dnumerator, ddenominator) = out.split_at_mut(width);
+            scale_into(simd, context_gradients.row(query), inverse, dnumerator);
+            ddenominator[0] = -dot(simd, dnumerator, context.row(query));
         }
     }
 
-    /// Adds some keys, whose wide rows are made, to the state of the forward direction.
+    /// Adds a range of keys, whose extended rows are in `values`, to the state of keys and values.
     #[inline(always)]
-    fn join_keys<S: Simd>(&self, simd: S, keys: Range<usize>, buffers: &mut Buffers) {
+    fn add_keys<S: Simd>(&self, simd: S, keys: Range<usize>, buffers: &mut Buffers) {
         let view = self.key.view(keys.clone());
         // SAFETY: the view checks that all rows lie in their slice.
         let features = unsafe {
@@ -264,44 +281,57 @@ impl Group<'_> {
                 buffers.features,
             )
         };
-        self.join(simd, buffers.values, features, buffers.left, buffers.state);
+        self.update_state(simd, buffers.values, features, buffers.lhs, buffers.state);
     }
 
-    /// Adds products of wide rows and features to a state.
+    /// Adds the product of extended rows and features to a state.
     #[inline(always)]
-    fn join<S: Simd>(
+    fn update_state<S: Simd>(
         &self,
         simd: S,
-        wide_rows: &[f32],
+        extended_rows: &[f32],
         features: Panels,
-        left: &mut [f32],
+        lhs: &mut [f32],
         state: &mut [f32],
     ) {
-        let wide = self.shape.value_width + 1;
+        let extended_width = self.shape.value_width + 1;
         let rows = features.depth;
-        assert!(wide_rows.len() >= rows * wide);
-        // SAFETY: there are so many wide rows, and the left-hand side is packed from them.
+        assert!(extended_rows.len() >= rows * extended_width);
+        // SAFETY: the number of extended rows was checked above, and the left-hand side is packed from them.
         unsafe {
-            let left = pack_left(simd, dense(wide_rows, wide), rows, wide, left);
-            let mut sums = Sums::panels::<S>(state, wide);
-            let size = [wide, self.shape.head_width];
-            multiply(simd, size, left, features, &mut sums, Onto::Add);
+            let lhs = pack_lhs(
+                simd,
+                contiguous(extended_rows, extended_width),
+                rows,
+                extended_width,
+                lhs,
+            );
+            let mut sums = Accumulator::panels::<S>(state, extended_width);
+            let size = [extended_width, self.shape.head_width];
+            multiply(simd, size, lhs, features, &mut sums, Init::Accumulate);
         }
     }
 
+    /// Writes the gradients of a chunk's queries, then adds its keys to the state.
     #[inline(always)]
-    fn chunk_of_queries<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
+    fn process_query_chunk<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
         let features = self.shape.head_width;
-        let wide = self.shape.value_width + 1;
+        let extended_width = self.shape.value_width + 1;
         let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
-        self.widen(keys.clone(), buffers.values);
+        self.append_ones(keys.clone(), buffers.values);
         let view = self.key.view(keys.clone());
-        // SAFETY: the view checks that all rows lie in their slice, and so many wide rows were just made.
+        // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
         let (key_panels, value_columns) = unsafe {
-            let values = dense(buffers.values, wide);
+            let values = contiguous(buffers.values, extended_width);
             (
                 pack(simd, view, keys.len(), features, buffers.features),
-                pack_turned(simd, values, keys.len(), wide, buffers.value_columns),
+                pack_transposed(
+                    simd,
+                    values,
+                    keys.len(),
+                    extended_width,
+                    buffers.value_columns,
+                ),
             )
         };
         let triangle = Triangle {
@@ -309,55 +339,62 @@ impl Group<'_> {
             keys: keys.len(),
             shift: chunk.shift,
         };
-        let stride = CHUNK.next_multiple_of(micro::columns::<S>());
+        let stride = CHUNK.next_multiple_of(microkernel::nr::<S>());
         for head in self.heads() {
-            self.slopes(simd, head, queries.clone(), buffers.slopes);
-            let left = Left::rows(dense(buffers.slopes, wide));
+            self.extended_gradients(simd, head, queries.clone(), buffers.output_gradients);
+            let lhs = Lhs::rows(contiguous(buffers.output_gradients, extended_width));
             let state = Panels {
                 data: buffers.state,
-                depth: wide,
+                depth: extended_width,
             };
-            let mut rows = Sums::rows::<S>(buffers.feature_rows, features);
-            // SAFETY: so many rows of slopes were just made.
+            let mut rows = Accumulator::rows::<S>(buffers.feature_rows, features);
+            // SAFETY: these extended rows were just written.
             unsafe {
                 let size = [queries.len(), features];
-                multiply(simd, size, left, state, &mut rows, Onto::Replace);
+                multiply(simd, size, lhs, state, &mut rows, Init::Zero);
                 if !keys.is_empty() {
-                    let slopes = &mut *buffers.triangles;
-                    triangle.scores(simd, left, value_columns, slopes, stride);
-                    triangle.weigh(simd, slopes, stride, key_panels, features, &mut rows);
+                    let weight_gradients = &mut *buffers.triangles;
+                    triangle.scores(simd, lhs, value_columns, weight_gradients, stride);
+                    triangle.accumulate(
+                        simd,
+                        weight_gradients,
+                        stride,
+                        key_panels,
+                        features,
+                        &mut rows,
+                    );
                 }
-                write(self.out.query, self.batch, head, queries.clone(), &rows);
+                write_rows(self.out.query, self.batch, head, queries.clone(), &rows);
             }
         }
         if !keys.is_empty() {
-            self.join(
-                simd,
-                buffers.values,
-                key_panels,
-                buffers.left,
-                buffers.state,
-            );
+            self.update_state(simd, buffers.values, key_panels, buffers.lhs, buffers.state);
         }
     }
 
-    /// The gradients of a chunk's keys; then its queries join the state.
+    /// Writes the gradients of a chunk's keys and values, then adds its queries to the state.
     #[inline(always)]
-    fn chunk_of_keys<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
+    fn process_key_chunk<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
         let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let wide = width + 1;
+        let extended_width = width + 1;
         let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
-        self.widen(keys.clone(), buffers.values);
+        self.append_ones(keys.clone(), buffers.values);
         if !keys.is_empty() {
-            self.later_queries(simd, keys.clone(), buffers);
+            self.add_later_queries(simd, keys.clone(), buffers);
         }
         let view = self.key.view(keys.clone());
-        // SAFETY: the view checks that all rows lie in their slice, and so many wide rows were just made.
+        // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
         let (key_columns, value_columns) = unsafe {
-            let values = dense(buffers.values, wide);
+            let values = contiguous(buffers.values, extended_width);
             (
-                pack_turned(simd, view, keys.len(), features, buffers.key_columns),
-                pack_turned(simd, values, keys.len(), wide, buffers.value_columns),
+                pack_transposed(simd, view, keys.len(), features, buffers.key_columns),
+                pack_transposed(
+                    simd,
+                    values,
+                    keys.len(),
+                    extended_width,
+                    buffers.value_columns,
+                ),
             )
         };
         let triangle = Triangle {
@@ -365,106 +402,109 @@ impl Group<'_> {
             keys: keys.len(),
             shift: chunk.shift,
         };
-        let stride = CHUNK.next_multiple_of(micro::columns::<S>());
-        let (weights, weight_slopes) = buffers.triangles.split_at_mut(CHUNK * stride);
-        let mut dkeys = Sums::rows::<S>(buffers.feature_rows, features);
-        let mut dvalues = Sums::rows::<S>(buffers.value_rows, width);
+        let stride = CHUNK.next_multiple_of(microkernel::nr::<S>());
+        let (weights, weight_gradients) = buffers.triangles.split_at_mut(CHUNK * stride);
+        let mut dkeys = Accumulator::rows::<S>(buffers.feature_rows, features);
+        let mut dvalues = Accumulator::rows::<S>(buffers.value_rows, width);
         for head in self.heads() {
             if queries.is_empty() {
                 break;
             }
-            self.slopes(simd, head, queries.clone(), buffers.slopes);
-            let slopes = dense(buffers.slopes, wide);
-            let query = Rows::new(self.query, self.batch, head, features).view(queries.clone());
-            // SAFETY: the view checks that all rows lie in their slice, and so many rows of slopes were just made.
+            self.extended_gradients(simd, head, queries.clone(), buffers.output_gradients);
+            let output_gradients = contiguous(buffers.output_gradients, extended_width);
+            let query = HeadRows::new(self.query, self.batch, head, features).view(queries.clone());
+            // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
             let query_panels =
                 unsafe { pack(simd, query, queries.len(), features, buffers.features) };
             if !keys.is_empty() {
                 // SAFETY: as above.
-                let slope_panels = unsafe {
-                    triangle.scores(simd, Left::rows(query), key_columns, weights, stride);
-                    let left = Left::rows(slopes);
-                    triangle.scores(simd, left, value_columns, weight_slopes, stride);
-                    pack(simd, slopes, queries.len(), width, buffers.slope_panels)
+                let gradient_panels = unsafe {
+                    triangle.scores(simd, Lhs::rows(query), key_columns, weights, stride);
+                    let lhs = Lhs::rows(output_gradients);
+                    triangle.scores(simd, lhs, value_columns, weight_gradients, stride);
+                    pack(
+                        simd,
+                        output_gradients,
+                        queries.len(),
+                        width,
+                        buffers.gradient_panels,
+                    )
                 };
-                triangle.weigh_back(simd, weights, stride, slope_panels, width, &mut dvalues);
-                let slopes = &*weight_slopes;
-                triangle.weigh_back(simd, slopes, stride, query_panels, features, &mut dkeys);
+                triangle.accumulate_transposed(
+                    simd,
+                    weights,
+                    stride,
+                    gradient_panels,
+                    width,
+                    &mut dvalues,
+                );
+                let weight_gradients = &*weight_gradients;
+                triangle.accumulate_transposed(
+                    simd,
+                    weight_gradients,
+                    stride,
+                    query_panels,
+                    features,
+                    &mut dkeys,
+                );
             }
-            self.join(
+            self.update_state(
                 simd,
-                buffers.slopes,
+                buffers.output_gradients,
                 query_panels,
-                buffers.left,
+                buffers.lhs,
                 buffers.state,
             );
         }
         // SAFETY: the keys exist, and their head is no other task's.
         unsafe {
-            write(self.out.key, self.batch, self.shared, keys.clone(), &dkeys);
-            write(self.out.value, self.batch, self.shared, keys, &dvalues);
+            write_rows(
+                self.out.key,
+                self.batch,
+                self.key_value_head,
+                keys.clone(),
+                &dkeys,
+            );
+            write_rows(
+                self.out.value,
+                self.batch,
+                self.key_value_head,
+                keys,
+                &dvalues,
+            );
         }
     }
 
-    /// What queries after a chunk send back to its keys and values, whose wide rows are made.
+    /// The gradients of a chunk's keys and values from all later queries, in the state. The extended rows are in `values`.
     #[inline(always)]
-    fn later_queries<S: Simd>(&self, simd: S, keys: Range<usize>, buffers: &mut Buffers) {
+    fn add_later_queries<S: Simd>(&self, simd: S, keys: Range<usize>, buffers: &mut Buffers) {
         let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let wide = width + 1;
-        turn::<S>(simd, buffers.state, features, width, buffers.turned);
+        let extended_width = width + 1;
+        transpose_state::<S>(
+            simd,
+            buffers.state,
+            features,
+            width,
+            buffers.transposed_state,
+        );
         let state = Panels {
             data: buffers.state,
-            depth: wide,
+            depth: extended_width,
         };
-        let turned = Panels {
-            data: buffers.turned,
+        let transposed_state = Panels {
+            data: buffers.transposed_state,
             depth: features,
         };
-        let mut dkeys = Sums::rows::<S>(buffers.feature_rows, features);
-        let mut dvalues = Sums::rows::<S>(buffers.value_rows, width);
-        // SAFETY: so many wide rows were made, and the view checks that all keys lie in their slice.
+        let mut dkeys = Accumulator::rows::<S>(buffers.feature_rows, features);
+        let mut dvalues = Accumulator::rows::<S>(buffers.value_rows, width);
+        // SAFETY: the extended rows were written by the caller, and the view checks that all keys lie in their slice.
         unsafe {
-            let values = Left::rows(dense(buffers.values, wide));
+            let values = Lhs::rows(contiguous(buffers.values, extended_width));
             let size = [keys.len(), features];
-            multiply(simd, size, values, state, &mut dkeys, Onto::Replace);
-            let left = Left::rows(self.key.view(keys.clone()));
+            multiply(simd, size, values, state, &mut dkeys, Init::Zero);
+            let lhs = Lhs::rows(self.key.view(keys.clone()));
             let size = [keys.len(), width];
-            multiply(simd, size, left, turned, &mut dvalues, Onto::Replace);
+            multiply(simd, size, lhs, transposed_state, &mut dvalues, Init::Zero);
         }
-    }
-}
-
-/// A state with rows and columns exchanged, block by block.
-#[inline(always)]
-fn turn<S: Simd>(simd: S, state: &[f32], features: usize, width: usize, out: &mut [f32]) {
-    let panel = micro::columns::<S>();
-    let wide = width + 1;
-    for column in (0..width).step_by(panel) {
-        for feature in (0..features).step_by(panel) {
-            let rows = panel.min(features - feature);
-            let columns = panel.min(width - column);
-            let block = &state[feature * wide + column * panel..][..columns * panel];
-            let view = View {
-                start: block.as_ptr(),
-                row_stride: 1,
-                column_stride: panel,
-            };
-            let out = &mut out[column * features + feature * panel..][..rows * panel];
-            // SAFETY: the block has so many columns of a panel.
-            unsafe { pack_panels_with(simd, view, rows, columns, panel, out) };
-        }
-    }
-}
-
-/// Writes rows of a gradient.
-///
-/// # Safety
-/// The rows must exist, and nobody else may use them.
-#[inline(always)]
-unsafe fn write(to: Target, batch: usize, head: usize, range: Range<usize>, rows: &Sums) {
-    for (row, place) in range.enumerate() {
-        let from = &rows.data[row * rows.stride..][..to.width];
-        // SAFETY: the caller's promise.
-        unsafe { to.row(batch, head, place) }.copy_from_slice(from);
     }
 }

@@ -1,17 +1,17 @@
-//! Attention without a softmax, linear in the length: weights are products of features. Katharopoulos et al. 2020.
+//! Linear attention: attention without a softmax, whose weights are products of features. Katharopoulos et al. 2020.
 //!
-//! Queries and keys come as rows of features φ. The context of a query is `Σ φq·φk v / Σ φq·φk` over the keys that it sees,
-//! and zeros where the sum below is zero. Sums over keys are a state of constant size, `S = Σ φk vᵀ` and `z = Σ φk`.
+//! Queries and keys come as rows of features φ. The context of a query is `Σ φq·φk v / Σ φq·φk` over its visible keys, and zeros
+//! where the denominator is zero. The sums over keys are a state of constant size, `S = Σ φk vᵀ` and `z = Σ φk`.
 //!
 //! ```text
-//!  keys      before   │ chunk │           Keys that all queries of a chunk see are in the state; within the chunk, a
-//!          ┌──────────┼───────┤           small triangle of products decides. Then the chunk's keys join the state.
-//!  queries │ φq · S   │ ▙     │           Without a causal order, all keys come before.
+//!  keys      before   │ chunk │           Keys visible to all queries of a chunk are in the state; within the chunk, a
+//!          ┌──────────┼───────┤           small causal triangle of scores is added. Then its keys update the state.
+//!  queries │ φq · S   │ ▙     │           If bidirectional, all keys come before.
 //!          └──────────┴───────┘
 //! ```
 //!
-//! The backward pass goes over the chunks once forwards, with the same state, for the queries, and once backwards, with the
-//! state of queries and slopes, for keys and values.
+//! The backward pass goes over the chunks once forwards, with the same state, for the gradients of the queries, and once
+//! backwards, with a state of queries and output gradients, for those of keys and values.
 
 mod backward;
 mod forward;
@@ -22,49 +22,49 @@ mod tiles;
 
 pub use crate::attention::{Heads, Shape, Strides};
 pub use backward::{Gradients, backward};
-pub use forward::{Attended, forward};
+pub use forward::{ForwardOutputs, forward};
 
 use std::ops::Range;
 
-use crate::micro::View;
+use crate::microkernel::View;
 
-/// Queries per chunk, a multiple of the tile's rows.
+/// Queries per chunk, a multiple of the microkernel's rows.
 const CHUNK: usize = 48;
-/// Keys that join a state at a time where no triangle is needed: more of them load and store the state less often.
-const MANY: usize = 4 * CHUNK;
+/// Keys per update of the state outside the causal triangle: larger blocks load and store the state less often.
+const KEY_BLOCK: usize = 4 * CHUNK;
 
-/// Which keys a query sees. Queries are the last of the keys' positions; where there are more queries than keys, the first
-/// stand before key 0.
+/// Which keys a query sees. The queries are at the last positions of the keys; where there are more queries than keys, the
+/// first are before key 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// All of them.
-    Any,
-    /// No key after the query's position.
+    Bidirectional,
+    /// None after the query's position.
     Causal,
 }
 
-/// All that decides a linear attention besides queries, keys and values.
+/// Arguments of linear attention besides queries, keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// Which keys a query sees.
     pub order: Order,
-    /// Per sequence, the keys that are not padding.
+    /// The unpadded keys of each sequence.
     pub keys: Option<&'a [Range<usize>]>,
-    /// Sums over keys that come before all others.
-    pub start: Option<State<'a>>,
+    /// The state of earlier keys.
+    pub initial_state: Option<State<'a>>,
 }
 
-/// Sums over keys: all that later queries need to know of them.
+/// The recurrent state: all that later queries need of earlier keys.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
     /// `Σ φk vᵀ`, `[batch, key_value_heads, features, value_width]`
-    pub sums: &'a [f32],
+    pub kv_sums: &'a [f32],
     /// `Σ φk`, `[batch, key_value_heads, features]`
-    pub totals: &'a [f32],
+    pub key_sums: &'a [f32],
 }
 
 impl Options<'_> {
-    /// Panics where the operands do not fit each other.
+    /// Panics where the operands do not match each other.
     fn check(&self, shape: &Shape) {
         assert!(
             shape.key_value_heads > 0 && shape.heads.is_multiple_of(shape.key_value_heads),
@@ -74,7 +74,7 @@ impl Options<'_> {
         );
         assert!(
             shape.head_width > 0 && shape.value_width > 0,
-            "linear_attention: {shape:?} has heads of no width"
+            "linear_attention: {shape:?} has heads of width zero"
         );
         let ranges = self.keys.map_or(shape.batch, <[_]>::len);
         assert_eq!(
@@ -82,64 +82,64 @@ impl Options<'_> {
             "linear_attention: {ranges} ranges of keys for a batch of {}",
             shape.batch
         );
-        if let Some(start) = self.start {
-            fits("sums", start.sums.len(), state_size(shape));
-            let totals = state_size(shape) / shape.value_width;
-            fits("totals", start.totals.len(), totals);
+        if let Some(state) = self.initial_state {
+            check_length("kv_sums", state.kv_sums.len(), state_size(shape));
+            let key_sums = state_size(shape) / shape.value_width;
+            check_length("key_sums", state.key_sums.len(), key_sums);
         }
     }
 
-    /// The pass over the keys of one sequence.
-    fn plan(&self, shape: &Shape, batch: usize) -> Plan {
-        let real = self.keys.map_or(0..shape.keys, |keys| {
+    /// The chunks of one sequence.
+    fn chunk_schedule(&self, shape: &Shape, batch: usize) -> ChunkSchedule {
+        let unpadded = self.keys.map_or(0..shape.keys, |keys| {
             let end = keys[batch].end.min(shape.keys);
             keys[batch].start.min(end)..end
         });
-        Plan {
+        ChunkSchedule {
             order: self.order,
             queries: shape.queries,
             keys: shape.keys,
-            real,
+            unpadded,
         }
     }
 }
 
-fn fits(name: &str, found: usize, expected: usize) {
-    crate::parts::fits("linear_attention", name, found, expected);
+fn check_length(name: &str, found: usize, expected: usize) {
+    crate::partition::check_length("linear_attention", name, found, expected);
 }
 
-/// The numbers of all states' sums.
+/// Elements of `kv_sums` of all states.
 fn state_size(shape: &Shape) -> usize {
     shape.batch * shape.key_value_heads * shape.head_width * shape.value_width
 }
 
-/// Which keys join the state before which queries ask.
+/// Which keys update the state before which queries read it.
 #[derive(Clone, Debug)]
-struct Plan {
+struct ChunkSchedule {
     order: Order,
     queries: usize,
     keys: usize,
     /// The keys that are not padding.
-    real: Range<usize>,
+    unpadded: Range<usize>,
 }
 
-/// Some queries, and the keys at their positions.
+/// A chunk of queries, and the keys at their positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk {
     queries: Range<usize>,
     keys: Range<usize>,
-    /// How many queries stand before the first of the keys: query `i` sees the first `i + 1 - shift`.
+    /// The number of queries before the first key: query `i` sees the first `i + 1 - shift` keys.
     shift: usize,
 }
 
-impl Plan {
-    /// The keys that every query sees.
-    fn before(&self) -> Range<usize> {
+impl ChunkSchedule {
+    /// The keys visible to every query.
+    fn prefix(&self) -> Range<usize> {
         let end = match self.order {
-            Order::Any => self.keys,
+            Order::Bidirectional => self.keys,
             Order::Causal => self.keys.saturating_sub(self.queries),
         };
-        self.within(0..end)
+        self.unpadded_part(0..end)
     }
 
     fn chunks(&self) -> usize {
@@ -149,16 +149,16 @@ impl Plan {
     fn chunk(&self, index: usize) -> Chunk {
         let first = index * CHUNK;
         let queries = first..self.queries.min(first + CHUNK);
-        if self.order == Order::Any {
+        if self.order == Order::Bidirectional {
             return Chunk {
                 queries,
                 keys: 0..0,
                 shift: 0,
             };
         }
-        // A query's position is `query + keys - queries`, which may be below zero: the subtraction comes last.
-        let place = |query: usize| (query + self.keys).saturating_sub(self.queries);
-        let keys = self.within(place(queries.start)..place(queries.end));
+        // A query's position is `query + keys - queries`, which may be negative: subtract last.
+        let position = |query: usize| (query + self.keys).saturating_sub(self.queries);
+        let keys = self.unpadded_part(position(queries.start)..position(queries.end));
         let shift = (keys.start + self.queries).saturating_sub(queries.start + self.keys);
         Chunk {
             queries,
@@ -167,21 +167,21 @@ impl Plan {
         }
     }
 
-    fn within(&self, keys: Range<usize>) -> Range<usize> {
-        let end = keys.end.min(self.real.end);
-        keys.start.max(self.real.start).min(end)..end
+    fn unpadded_part(&self, keys: Range<usize>) -> Range<usize> {
+        let end = keys.end.min(self.unpadded.end);
+        keys.start.max(self.unpadded.start).min(end)..end
     }
 }
 
 /// The rows of one head of one sequence.
 #[derive(Clone, Copy, Debug)]
-struct Rows<'a> {
+struct HeadRows<'a> {
     data: &'a [f32],
     stride: usize,
     width: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> HeadRows<'a> {
     fn new(heads: Heads<'a>, batch: usize, head: usize, width: usize) -> Self {
         let Strides {
             batch: by_batch,
@@ -201,7 +201,7 @@ impl<'a> Rows<'a> {
         &self.data[row * self.stride..row * self.stride + self.width]
     }
 
-    /// Some of the rows, which are checked to lie in the slice.
+    /// A view of a range of rows, checked to lie in the slice.
     #[inline(always)]
     fn view(&self, rows: Range<usize>) -> View {
         if rows.is_empty() {
@@ -220,9 +220,9 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Where a kernel's tasks write: rows `[batch, length, heads, width]` without gaps, each task to heads of its own.
+/// Output rows, contiguous `[batch, length, heads, width]`; each task writes its own heads.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+struct OutputHeads {
     start: *mut f32,
     length: usize,
     heads: usize,
@@ -230,13 +230,13 @@ struct Target {
 }
 
 // SAFETY: each task writes only to heads of its own.
-unsafe impl Send for Target {}
+unsafe impl Send for OutputHeads {}
 // SAFETY: as above; the pointer itself is only read.
-unsafe impl Sync for Target {}
+unsafe impl Sync for OutputHeads {}
 
-impl Target {
+impl OutputHeads {
     fn new(name: &str, data: &mut [f32], [batch, length, heads, width]: [usize; 4]) -> Self {
-        fits(name, data.len(), batch * length * heads * width);
+        check_length(name, data.len(), batch * length * heads * width);
         Self {
             start: data.as_mut_ptr(),
             length,
@@ -250,17 +250,17 @@ impl Target {
     #[inline(always)]
     unsafe fn row<'a>(self, batch: usize, head: usize, row: usize) -> &'a mut [f32] {
         let at = ((batch * self.length + row) * self.heads + head) * self.width;
-        // SAFETY: the caller's promise; `new` checked that there are so many rows.
+        // SAFETY: the caller's promise; `new` checked the number of rows.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), self.width) }
     }
 }
 
-/// What sums are multiplied with. A sum of nothing gives zeros, and so does one whose inverse f32 does not hold.
+/// The factor that normalizes a sum. A denominator of zero gives zeros, and so does one whose inverse overflows f32.
 #[inline(always)]
-fn inverse(total: f32) -> f32 {
-    if total.abs() < f32::MIN_POSITIVE {
+fn inverse(denominator: f32) -> f32 {
+    if denominator.abs() < f32::MIN_POSITIVE {
         0.0
     } else {
-        1.0 / total
+        1.0 / denominator
     }
 }

@@ -1,56 +1,56 @@
-//! The specification of linear attention: whole matrices, one number at a time, sums in f64.
+//! The specification of linear attention: whole matrices, one element at a time, sums in f64.
 
 use super::{Heads, Options, Order, Shape, Strides};
 use crate::attention::naive::Terms;
 
-/// What the naive forward pass gives.
+/// The results of the naive forward pass.
 #[derive(Clone, Debug)]
-pub struct Forward {
+pub struct NaiveLinearForward {
     /// `[batch, heads, queries, value_width]`
     pub context: Vec<f64>,
     /// `Σ φq·φk` of each row, `[batch, heads, queries]`
     pub denominators: Vec<f64>,
     /// `[batch, key_value_heads, features, value_width]`
-    pub sums: Vec<f64>,
+    pub kv_sums: Vec<f64>,
     /// `[batch, key_value_heads, features]`
-    pub totals: Vec<f64>,
+    pub key_sums: Vec<f64>,
 }
 
 /// Linear attention by its definition.
-pub fn forward(shape: &Shape, operands: [Heads; 3], options: &Options) -> Forward {
-    forward_of(shape, operands, options, Terms::Signed)
+pub fn forward(shape: &Shape, operands: [Heads; 3], options: &Options) -> NaiveLinearForward {
+    forward_terms(shape, operands, options, Terms::Signed)
 }
 
-/// The context is the sum of the terms; nothing else depends on which.
-fn forward_of(
+/// The context sums these terms; the other results do not depend on them.
+fn forward_terms(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
     options: &Options,
     terms: Terms,
-) -> Forward {
+) -> NaiveLinearForward {
     let (features, width) = (shape.head_width, shape.value_width);
-    let mut out = Forward {
+    let mut out = NaiveLinearForward {
         context: Vec::new(),
         denominators: Vec::new(),
-        sums: Vec::new(),
-        totals: Vec::new(),
+        kv_sums: Vec::new(),
+        key_sums: Vec::new(),
     };
-    for_each_row(shape, |batch, head, place| {
-        let shared = shared(shape, head);
-        let q = row(query, [batch, head, place], features);
+    for_each_row(shape, |batch, head, query_index| {
+        let key_value_head = key_value_head(shape, head);
+        let q = row(query, [batch, head, query_index], features);
         let (mut context, mut denominator) = (vec![0.0; width], 0.0);
-        if let Some(start) = options.start {
-            let index = batch * shape.key_value_heads + shared;
+        if let Some(state) = options.initial_state {
+            let index = batch * shape.key_value_heads + key_value_head;
             for (q, at) in q.iter().zip(index * features..) {
-                denominator += q * f64::from(start.totals[at]);
+                denominator += q * f64::from(state.key_sums[at]);
                 for (column, sum) in context.iter_mut().enumerate() {
-                    *sum += terms.of(q * f64::from(start.sums[at * width + column]));
+                    *sum += terms.of(q * f64::from(state.kv_sums[at * width + column]));
                 }
             }
         }
-        for other in (0..shape.keys).filter(|other| sees(shape, options, batch, place, *other)) {
-            let weight = dot(&q, &row(key, [batch, shared, other], features));
-            let v = row(value, [batch, shared, other], width);
+        for key_index in visible_keys(shape, options, batch, query_index) {
+            let weight = dot(&q, &row(key, [batch, key_value_head, key_index], features));
+            let v = row(value, [batch, key_value_head, key_index], width);
             denominator += weight;
             for (sum, v) in context.iter_mut().zip(v) {
                 *sum += terms.of(weight * v);
@@ -69,20 +69,32 @@ fn forward_of(
             let index = batch * shape.key_value_heads + head;
             for feature in 0..features {
                 let at = index * features + feature;
-                let start = |data: &[f32], at: usize| f64::from(data[at]);
-                let mut total = options.start.map_or(0.0, |it| start(it.totals, at));
-                let mut sums: Vec<f64> = (at * width..(at + 1) * width)
-                    .map(|at| options.start.map_or(0.0, |it| start(it.sums, at)))
+                let initial = |data: &[f32], at: usize| f64::from(data[at]);
+                let mut key_sum = options
+                    .initial_state
+                    .map_or(0.0, |it| initial(it.key_sums, at));
+                let mut kv_sums: Vec<f64> = (at * width..(at + 1) * width)
+                    .map(|at| {
+                        options
+                            .initial_state
+                            .map_or(0.0, |it| initial(it.kv_sums, at))
+                    })
                     .collect();
-                for other in (0..shape.keys).filter(|other| is_real(options, batch, *other)) {
-                    let k = row(key, [batch, head, other], features)[feature];
-                    total += k;
-                    for (sum, v) in sums.iter_mut().zip(row(value, [batch, head, other], width)) {
+                for key_index in
+                    (0..shape.keys).filter(|key_index| is_unpadded(options, batch, *key_index))
+                {
+                    let k = row(key, [batch, head, key_index], features)[feature];
+                    key_sum += k;
+                    for (sum, v) in
+                        kv_sums
+                            .iter_mut()
+                            .zip(row(value, [batch, head, key_index], width))
+                    {
                         *sum += k * v;
                     }
                 }
-                out.totals.push(total);
-                out.sums.extend(sums);
+                out.key_sums.push(key_sum);
+                out.kv_sums.extend(kv_sums);
             }
         }
     }
@@ -91,7 +103,7 @@ fn forward_of(
 
 /// Gradients by the definition, `[batch, heads, length, width]` each.
 #[derive(Clone, Debug)]
-pub struct Backward {
+pub struct NaiveLinearGradients {
     /// Of the queries' features.
     pub query: Vec<f64>,
     /// Of the keys' features.
@@ -100,81 +112,94 @@ pub struct Backward {
     pub value: Vec<f64>,
 }
 
-/// The gradients of the sum of `context · upstream`, with `upstream` `[batch, heads, queries, value_width]`. Sizes of terms
-/// take the denominators for exact, as those of features that are not negative nearly are.
+/// The gradients of the sum of `context · context_gradients`, both `[batch, heads, queries, value_width]`. Magnitudes of terms
+/// assume exact denominators, which nonnegative features nearly have.
 pub fn backward(
     shape: &Shape,
     [query, key, value]: [Heads; 3],
-    upstream: &[f32],
+    context_gradients: &[f32],
     options: &Options,
     terms: Terms,
-) -> Backward {
+) -> NaiveLinearGradients {
     let (features, width) = (shape.head_width, shape.value_width);
-    let passed = forward_of(shape, [query, key, value], options, terms);
-    let shared_rows = shape.batch * shape.key_value_heads * shape.keys;
-    let mut out = Backward {
+    let forward = forward_terms(shape, [query, key, value], options, terms);
+    let key_rows = shape.batch * shape.key_value_heads * shape.keys;
+    let mut out = NaiveLinearGradients {
         query: Vec::new(),
-        key: vec![0.0; shared_rows * features],
-        value: vec![0.0; shared_rows * width],
+        key: vec![0.0; key_rows * features],
+        value: vec![0.0; key_rows * width],
     };
-    let mut number = 0;
-    for_each_row(shape, |batch, head, place| {
-        let shared = shared(shape, head);
-        let q = row(query, [batch, head, place], features);
-        let line = number * width..(number + 1) * width;
-        let denominator = passed.denominators[number];
-        number += 1;
+    let mut row_index = 0;
+    for_each_row(shape, |batch, head, query_index| {
+        let key_value_head = key_value_head(shape, head);
+        let q = row(query, [batch, head, query_index], features);
+        let range = row_index * width..(row_index + 1) * width;
+        let denominator = forward.denominators[row_index];
+        row_index += 1;
         let inverse = if denominator == 0.0 {
             0.0
         } else {
             1.0 / denominator
         };
-        // The slopes of the sum above the line, and of the one below.
-        let above: Vec<f64> = upstream[line.clone()]
+        // The gradients of the numerator and the denominator.
+        let numerator_gradient: Vec<f64> = context_gradients[range.clone()]
             .iter()
             .map(|it| terms.of(f64::from(*it) * inverse))
             .collect();
-        let below = terms.of(-dot(&above, &passed.context[line]));
-        let mut slopes = vec![0.0; features];
-        if let Some(start) = options.start {
-            let index = batch * shape.key_value_heads + shared;
-            for (feature, slope) in slopes.iter_mut().enumerate() {
+        let denominator_gradient = terms.of(-dot(&numerator_gradient, &forward.context[range]));
+        let mut query_gradient = vec![0.0; features];
+        if let Some(state) = options.initial_state {
+            let index = batch * shape.key_value_heads + key_value_head;
+            for (feature, gradient) in query_gradient.iter_mut().enumerate() {
                 let at = index * features + feature;
-                *slope += terms.of(below * f64::from(start.totals[at]));
-                for (column, above) in above.iter().enumerate() {
-                    *slope += terms.of(above * f64::from(start.sums[at * width + column]));
+                *gradient += terms.of(denominator_gradient * f64::from(state.key_sums[at]));
+                for (column, numerator_gradient) in numerator_gradient.iter().enumerate() {
+                    *gradient += terms
+                        .of(numerator_gradient * f64::from(state.kv_sums[at * width + column]));
                 }
             }
         }
-        for other in (0..shape.keys).filter(|other| sees(shape, options, batch, place, *other)) {
-            let k = row(key, [batch, shared, other], features);
-            let v = row(value, [batch, shared, other], width);
-            let products = above.iter().zip(&v).map(|(a, v)| terms.of(a * v));
-            let (weight, slope) = (dot(&q, &k), products.sum::<f64>() + below);
-            let at = (batch * shape.key_value_heads + shared) * shape.keys + other;
+        for key_index in visible_keys(shape, options, batch, query_index) {
+            let k = row(key, [batch, key_value_head, key_index], features);
+            let v = row(value, [batch, key_value_head, key_index], width);
+            let products = numerator_gradient
+                .iter()
+                .zip(&v)
+                .map(|(a, v)| terms.of(a * v));
+            let (weight, gradient) = (dot(&q, &k), products.sum::<f64>() + denominator_gradient);
+            let at = (batch * shape.key_value_heads + key_value_head) * shape.keys + key_index;
             for feature in 0..features {
-                slopes[feature] += terms.of(slope * k[feature]);
-                out.key[at * features + feature] += terms.of(slope * q[feature]);
+                query_gradient[feature] += terms.of(gradient * k[feature]);
+                out.key[at * features + feature] += terms.of(gradient * q[feature]);
             }
-            for (column, above) in above.iter().enumerate() {
-                out.value[at * width + column] += terms.of(weight * above);
+            for (column, numerator_gradient) in numerator_gradient.iter().enumerate() {
+                out.value[at * width + column] += terms.of(weight * numerator_gradient);
             }
         }
-        out.query.extend(slopes);
+        out.query.extend(query_gradient);
     });
     out
 }
 
-fn sees(shape: &Shape, options: &Options, batch: usize, query: usize, key: usize) -> bool {
-    let earlier = key + shape.queries <= query + shape.keys;
-    is_real(options, batch, key) && (options.order == Order::Any || earlier)
+fn visible_keys<'a>(
+    shape: &'a Shape,
+    options: &'a Options,
+    batch: usize,
+    query: usize,
+) -> impl Iterator<Item = usize> + 'a {
+    (0..shape.keys).filter(move |key| is_visible(shape, options, batch, query, *key))
 }
 
-fn is_real(options: &Options, batch: usize, key: usize) -> bool {
+fn is_visible(shape: &Shape, options: &Options, batch: usize, query: usize, key: usize) -> bool {
+    let is_earlier = key + shape.queries <= query + shape.keys;
+    is_unpadded(options, batch, key) && (options.order == Order::Bidirectional || is_earlier)
+}
+
+fn is_unpadded(options: &Options, batch: usize, key: usize) -> bool {
     options.keys.is_none_or(|keys| keys[batch].contains(&key))
 }
 
-fn shared(shape: &Shape, head: usize) -> usize {
+fn key_value_head(shape: &Shape, head: usize) -> usize {
     head / (shape.heads / shape.key_value_heads)
 }
 
@@ -195,8 +220,8 @@ fn row(heads: Heads, [batch, head, row]: [usize; 3], width: usize) -> Vec<f64> {
         row: by_row,
     } = heads.strides;
     let start = batch * by_batch + head * by_head + row * by_row;
-    let numbers = heads.data[start..start + width].iter();
-    numbers.map(|number| f64::from(*number)).collect()
+    let values = heads.data[start..start + width].iter();
+    values.map(|value| f64::from(*value)).collect()
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

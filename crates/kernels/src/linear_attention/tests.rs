@@ -1,5 +1,5 @@
-//! The chunked passes against their naive twins, the twins' gradients against finite differences, and passes in pieces
-//! against whole ones.
+//! The chunked passes against the naive reference, its gradients against finite differences, and recurrent passes with a carried
+//! state against a single one.
 
 use std::ops::Range;
 
@@ -7,14 +7,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attention::naive::Terms;
-use crate::checks::{close, close_sums, each_way, few, numbers, panic_of};
+use crate::checks::{few_cases, on_each_instruction_set, panic_message, random_values};
+use attentive_testing::{Scale, assert_close};
 
 #[derive(Clone, Debug)]
 struct Case {
     shape: Shape,
     order: Order,
     keys: Option<Vec<Range<usize>>>,
-    has_start: bool,
+    has_initial_state: bool,
     is_length_first: bool,
 }
 
@@ -27,9 +28,9 @@ impl Case {
     }
 }
 
-/// Features between 0.01 and 1: denominators far from zero, as positive maps give them.
+/// Features between 0.01 and 1: denominators far from zero, as positive feature maps give them.
 fn features(seed: u64, count: usize) -> Vec<f32> {
-    let draws = numbers(seed, count);
+    let draws = random_values(seed, count);
     draws.iter().map(|it| it.abs() / 3.0 + 0.01).collect()
 }
 
@@ -37,9 +38,9 @@ struct Inputs {
     query: Vec<f32>,
     key: Vec<f32>,
     value: Vec<f32>,
-    upstream: Vec<f32>,
-    sums: Vec<f32>,
-    totals: Vec<f32>,
+    context_gradients: Vec<f32>,
+    kv_sums: Vec<f32>,
+    key_sums: Vec<f32>,
 }
 
 impl Inputs {
@@ -50,10 +51,10 @@ impl Inputs {
         Self {
             query: features(1, queries * shape.head_width),
             key: features(2, keys * shape.head_width),
-            value: numbers(3, keys * shape.value_width),
-            upstream: numbers(4, queries * shape.value_width),
-            sums: numbers(5, state * shape.value_width),
-            totals: features(6, state),
+            value: random_values(3, keys * shape.value_width),
+            context_gradients: random_values(4, queries * shape.value_width),
+            kv_sums: random_values(5, state * shape.value_width),
+            key_sums: features(6, state),
         }
     }
 }
@@ -76,30 +77,30 @@ fn heads(data: &[f32], strides: Strides) -> Heads<'_> {
     Heads { data, strides }
 }
 
-struct Outcome {
+struct OwnedOutputs {
     context: Vec<f32>,
     denominators: Vec<f32>,
-    sums: Vec<f32>,
-    totals: Vec<f32>,
+    kv_sums: Vec<f32>,
+    key_sums: Vec<f32>,
 }
 
-fn attend(shape: &Shape, operands: [Heads; 3], options: &Options) -> Outcome {
+fn attend(shape: &Shape, operands: [Heads; 3], options: &Options) -> OwnedOutputs {
     let rows = shape.batch * shape.heads * shape.queries;
     let state = shape.batch * shape.key_value_heads * shape.head_width;
-    let nothing = |count: usize| vec![f32::NAN; count];
-    let mut out = Outcome {
-        context: nothing(rows * shape.value_width),
-        denominators: nothing(rows),
-        sums: nothing(state * shape.value_width),
-        totals: nothing(state),
+    let unwritten = |count: usize| vec![f32::NAN; count];
+    let mut out = OwnedOutputs {
+        context: unwritten(rows * shape.value_width),
+        denominators: unwritten(rows),
+        kv_sums: unwritten(state * shape.value_width),
+        key_sums: unwritten(state),
     };
-    let attended = Attended {
+    let outputs = ForwardOutputs {
         context: &mut out.context,
         denominators: &mut out.denominators,
-        sums: &mut out.sums,
-        totals: &mut out.totals,
+        kv_sums: &mut out.kv_sums,
+        key_sums: &mut out.key_sums,
     };
-    forward(shape, operands, options, attended);
+    forward(shape, operands, options, outputs);
     out
 }
 
@@ -118,23 +119,47 @@ fn check(case: &Case) {
     let options = Options {
         order: case.order,
         keys: case.keys.as_deref(),
-        start: case.has_start.then_some(State {
-            sums: &inputs.sums,
-            totals: &inputs.totals,
+        initial_state: case.has_initial_state.then_some(State {
+            kv_sums: &inputs.kv_sums,
+            key_sums: &inputs.key_sums,
         }),
     };
     let expected = naive::forward(&s, operands, &options);
-    let [slopes, terms] = [Terms::Signed, Terms::Sizes]
-        .map(|terms| naive::backward(&s, operands, &inputs.upstream, &options, terms));
+    let [expected_gradients, magnitudes] = [Terms::Signed, Terms::Magnitudes]
+        .map(|terms| naive::backward(&s, operands, &inputs.context_gradients, &options, terms));
     let sizes = |heads, length, width| [s.batch, heads, length, width];
-    each_way(|| {
-        let ours = attend(&s, operands, &options);
-        let context = heads_first(&ours.context, sizes(s.heads, s.queries, s.value_width));
-        close("context", &context, &expected.context, 2e-5);
+    on_each_instruction_set(|| {
+        let found = attend(&s, operands, &options);
+        let context = heads_first(&found.context, sizes(s.heads, s.queries, s.value_width));
+        assert_close(
+            "context",
+            &context,
+            &expected.context,
+            Scale::EachOrOne,
+            2e-5,
+        );
         let what = "denominators";
-        close(what, &ours.denominators, &expected.denominators, 2e-5);
-        close("sums", &ours.sums, &expected.sums, 4e-5);
-        close("totals", &ours.totals, &expected.totals, 2e-5);
+        assert_close(
+            what,
+            &found.denominators,
+            &expected.denominators,
+            Scale::EachOrOne,
+            2e-5,
+        );
+        assert_close(
+            "kv_sums",
+            &found.kv_sums,
+            &expected.kv_sums,
+            Scale::EachOrOne,
+            4e-5,
+        );
+        assert_close(
+            "key_sums",
+            &found.key_sums,
+            &expected.key_sums,
+            Scale::EachOrOne,
+            2e-5,
+        );
 
         let rows = |count: usize| vec![f32::NAN; count];
         let mut query = rows(inputs.query.len());
@@ -146,18 +171,43 @@ fn check(case: &Case) {
             value: &mut value,
         };
         let strides = Strides::length_first(s.heads, s.queries, s.value_width);
-        let context = heads(&ours.context, strides);
+        let context = heads(&found.context, strides);
         let strides = Strides::heads_first(s.heads, s.queries, s.value_width);
-        let upstream = heads(&inputs.upstream, strides);
-        let seen = [context, upstream];
-        let denominators = &ours.denominators;
-        backward(&s, operands, seen, denominators, &options, gradients);
+        let context_gradients = heads(&inputs.context_gradients, strides);
+        let context_and_gradients = [context, context_gradients];
+        let denominators = &found.denominators;
+        backward(
+            &s,
+            operands,
+            context_and_gradients,
+            denominators,
+            &options,
+            gradients,
+        );
         let query = heads_first(&query, sizes(s.heads, s.queries, s.head_width));
-        close_sums("query", &query, &slopes.query, &terms.query, 1e-5);
+        assert_close(
+            "query",
+            &query,
+            &expected_gradients.query,
+            Scale::Terms(&magnitudes.query),
+            1e-5,
+        );
         let key = heads_first(&key, sizes(s.key_value_heads, s.keys, s.head_width));
-        close_sums("key", &key, &slopes.key, &terms.key, 1e-5);
+        assert_close(
+            "key",
+            &key,
+            &expected_gradients.key,
+            Scale::Terms(&magnitudes.key),
+            1e-5,
+        );
         let value = heads_first(&value, sizes(s.key_value_heads, s.keys, s.value_width));
-        close_sums("value", &value, &slopes.value, &terms.value, 1e-5);
+        assert_close(
+            "value",
+            &value,
+            &expected_gradients.value,
+            Scale::Terms(&magnitudes.value),
+            1e-5,
+        );
     });
 }
 
@@ -171,10 +221,10 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => (lengths(), lengths()),
     ];
     let sizes = (1usize..3, heads, lengths, widths(), widths());
-    let order = prop::sample::select(vec![Order::Any, Order::Causal]);
+    let order = prop::sample::select(vec![Order::Bidirectional, Order::Causal]);
     let padding = proptest::option::of((0usize..100, 0usize..210));
     (sizes, order, padding, any::<bool>(), any::<bool>()).prop_map(
-        |(sizes, order, padding, has_start, is_length_first)| {
+        |(sizes, order, padding, has_initial_state, is_length_first)| {
             let (batch, (heads, key_value_heads), (queries, keys), head_width, value_width) = sizes;
             let shape = Shape {
                 batch,
@@ -193,7 +243,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 shape,
                 order,
                 keys: padding,
-                has_start,
+                has_initial_state,
                 is_length_first,
             }
         },
@@ -201,9 +251,9 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(few())]
+    #![proptest_config(few_cases())]
     #[test]
-    fn equals_its_twin(case in cases()) {
+    fn equals_the_naive_reference(case in cases()) {
         check(&case);
     }
 }
@@ -221,10 +271,10 @@ fn shape_of(length: usize) -> Shape {
 }
 
 #[test]
-fn pieces_with_a_state_between_them_equal_the_whole() {
+fn pieces_with_a_carried_state_equal_the_whole() {
     let whole = shape_of(131);
     let inputs = Inputs::new(&whole);
-    // Positions come first in memory, so that pieces are slices.
+    // Positions are the outer axis in memory, so that pieces are slices.
     let operands = |range: Range<usize>, length: usize| {
         let cut = |data: &[f32], heads: usize, width: usize| {
             data[range.start * heads * width..range.end * heads * width].to_vec()
@@ -236,7 +286,7 @@ fn pieces_with_a_state_between_them_equal_the_whole() {
         ];
         parts.map(|(data, heads, width)| (data, Strides::length_first(heads, length, width)))
     };
-    let run = |range: Range<usize>, start: Option<State>| {
+    let run = |range: Range<usize>, initial_state: Option<State>| {
         let shape = shape_of(range.len());
         let parts = operands(range.clone(), range.len());
         let operands = parts.each_ref().map(|(data, strides)| Heads {
@@ -246,32 +296,50 @@ fn pieces_with_a_state_between_them_equal_the_whole() {
         let options = Options {
             order: Order::Causal,
             keys: None,
-            start,
+            initial_state,
         };
         attend(&shape, operands, &options)
     };
-    each_way(|| {
+    on_each_instruction_set(|| {
         let expected = run(0..131, None);
-        let (mut context, mut state) = (Vec::new(), None::<Outcome>);
+        let (mut context, mut state) = (Vec::new(), None::<OwnedOutputs>);
         for range in [0..50, 50..51, 51..52, 52..130, 130..131] {
-            let start = state.as_ref().map(|it| State {
-                sums: &it.sums,
-                totals: &it.totals,
+            let initial_state = state.as_ref().map(|it| State {
+                kv_sums: &it.kv_sums,
+                key_sums: &it.key_sums,
             });
-            let piece = run(range, start);
+            let piece = run(range, initial_state);
             context.extend_from_slice(&piece.context);
             state = Some(piece);
         }
-        let wide = crate::checks::wide;
-        close("context", &context, &wide(&expected.context), 1e-5);
+        let to_f64 = crate::checks::to_f64;
+        assert_close(
+            "context",
+            &context,
+            &to_f64(&expected.context),
+            Scale::EachOrOne,
+            1e-5,
+        );
         let state = state.expect("there are pieces");
-        close("sums", &state.sums, &wide(&expected.sums), 1e-5);
-        close("totals", &state.totals, &wide(&expected.totals), 1e-5);
+        assert_close(
+            "kv_sums",
+            &state.kv_sums,
+            &to_f64(&expected.kv_sums),
+            Scale::EachOrOne,
+            1e-5,
+        );
+        assert_close(
+            "key_sums",
+            &state.key_sums,
+            &to_f64(&expected.key_sums),
+            Scale::EachOrOne,
+            1e-5,
+        );
     });
 }
 
 #[test]
-fn the_gradients_of_the_twin_are_those_of_finite_differences() {
+fn the_reference_gradients_are_finite_differences() {
     let shape = Shape {
         batch: 1,
         heads: 2,
@@ -288,14 +356,14 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
         Strides::heads_first(1, 4, 2),
     ];
     let data = [&inputs.query, &inputs.key, &inputs.value].map(Clone::clone);
-    for order in [Order::Any, Order::Causal] {
+    for order in [Order::Bidirectional, Order::Causal] {
         for keys in [None, Some(1..4)] {
             let options = Options {
                 order,
                 keys: keys.as_ref().map(std::slice::from_ref),
-                start: Some(State {
-                    sums: &inputs.sums,
-                    totals: &inputs.totals,
+                initial_state: Some(State {
+                    kv_sums: &inputs.kv_sums,
+                    key_sums: &inputs.key_sums,
                 }),
             };
             let heads = |data: &[Vec<f32>; 3]| -> Vec<f64> {
@@ -309,22 +377,30 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
                 data: &data[i],
                 strides: layout[i],
             });
-            let slopes =
-                naive::backward(&shape, operands, &inputs.upstream, &options, Terms::Signed);
-            for (i, slopes) in [slopes.query, slopes.key, slopes.value].iter().enumerate() {
-                for (j, slope) in slopes.iter().enumerate() {
+            let gradients = naive::backward(
+                &shape,
+                operands,
+                &inputs.context_gradients,
+                &options,
+                Terms::Signed,
+            );
+            for (i, gradients) in [gradients.query, gradients.key, gradients.value]
+                .iter()
+                .enumerate()
+            {
+                for (j, gradient) in gradients.iter().enumerate() {
                     let moved = |step: f32| {
                         let mut data = data.clone();
                         data[i][j] += step;
                         let context = heads(&data);
-                        let read = context.iter().zip(&inputs.upstream);
+                        let read = context.iter().zip(&inputs.context_gradients);
                         read.map(|(a, b)| a * f64::from(*b)).sum::<f64>()
                     };
                     // The inputs are f32, so the step must be large enough to survive rounding.
                     let step = 1.0 / 1024.0;
                     let measured = (moved(step) - moved(-step)) / f64::from(2.0 * step);
-                    let apart = (measured - slope).abs() / slope.abs().max(1.0);
-                    assert!(apart < 1e-3, "{i} {j}: {slope} for {measured}");
+                    let error = (measured - gradient).abs() / gradient.abs().max(1.0);
+                    assert!(error < 1e-3, "{i} {j}: {gradient} for {measured}");
                 }
             }
         }
@@ -332,7 +408,7 @@ fn the_gradients_of_the_twin_are_those_of_finite_differences() {
 }
 
 #[test]
-fn a_denominator_of_zero_gives_zeros_and_sends_nothing_back() {
+fn a_denominator_of_zero_gives_zeros_and_no_gradient() {
     let shape = Shape {
         batch: 1,
         heads: 1,
@@ -349,20 +425,27 @@ fn a_denominator_of_zero_gives_zeros_and_sends_nothing_back() {
     let options = Options {
         order: Order::Causal,
         keys: None,
-        start: None,
+        initial_state: None,
     };
-    each_way(|| {
-        let ours = attend(&shape, operands, &options);
-        assert_eq!(ours.context, [0.0, 4.0]);
+    on_each_instruction_set(|| {
+        let found = attend(&shape, operands, &options);
+        assert_eq!(found.context, [0.0, 4.0]);
         let [mut query, mut key, mut value] = [vec![1.0; 4], vec![1.0; 4], vec![1.0; 2]];
         let gradients = Gradients {
             query: &mut query,
             key: &mut key,
             value: &mut value,
         };
-        let seen = [heads(&ours.context, one), heads(&[1.0, 1.0], one)];
-        let denominators = &ours.denominators;
-        backward(&shape, operands, seen, denominators, &options, gradients);
+        let context_and_gradients = [heads(&found.context, one), heads(&[1.0, 1.0], one)];
+        let denominators = &found.denominators;
+        backward(
+            &shape,
+            operands,
+            context_and_gradients,
+            denominators,
+            &options,
+            gradients,
+        );
         assert_eq!(query, [0.0, 0.0, 0.5, -0.5]);
         assert_eq!(key, [-0.5, -0.5, 0.5, 0.5]);
         assert_eq!(value, [0.5, 0.5]);
@@ -374,22 +457,22 @@ fn sizes_that_do_not_fit_are_refused() {
     let shape = shape_of(3);
     let inputs = Inputs::new(&shape);
     let rows = |heads, width| Strides::heads_first(heads, 3, width);
-    let message = panic_of(|| {
+    let message = panic_message(|| {
         let operands = [
             heads(&inputs.query, rows(4, 19)),
             heads(&inputs.key, rows(2, 19)),
             heads(&inputs.value, rows(2, 13)),
         ];
         let options = Options {
-            order: Order::Any,
+            order: Order::Bidirectional,
             keys: None,
-            start: Some(State {
-                sums: &inputs.sums[1..],
-                totals: &inputs.totals,
+            initial_state: Some(State {
+                kv_sums: &inputs.kv_sums[1..],
+                key_sums: &inputs.key_sums,
             }),
         };
         attend(&shape, operands, &options);
     });
-    let expected = "linear_attention: sums has 493 numbers instead of 494";
+    let expected = "linear_attention: kv_sums has 493 values instead of 494";
     assert!(message.contains(expected), "{message}");
 }

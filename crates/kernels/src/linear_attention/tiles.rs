@@ -1,12 +1,14 @@
-//! The products of a chunk: operands packed in panels, whole or in the lower triangle that a causal order leaves.
+//! The products of a chunk, whole or in the lower triangle of causal attention, with operands packed in panels.
+
+use std::ops::Range;
 
 use pulp::Simd;
 
-use super::Rows;
-use crate::micro::{self, Onto, View};
+use super::{HeadRows, OutputHeads};
+use crate::microkernel::{self, Init, View};
 use crate::pack::pack_panels_with;
 
-/// A packed right-hand side: panels of columns, each with all its rows.
+/// A right-hand side packed in panels of columns.
 #[derive(Clone, Copy)]
 pub(super) struct Panels<'a> {
     pub data: &'a [f32],
@@ -15,43 +17,43 @@ pub(super) struct Panels<'a> {
 }
 
 impl Panels<'_> {
-    /// The row `from` of the panel with this first column.
+    /// Row `from` of the panel that begins at `column`.
     #[inline(always)]
     fn at<S: Simd>(&self, column: usize, from: usize) -> *const f32 {
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         let start = column * self.depth;
-        // This checks that the panel is there.
+        // Checks that the panel is in the slice.
         self.data[start..start + self.depth * panel][from * panel..].as_ptr()
     }
 }
 
-/// A left-hand side: where it starts, and how far apart its tiles are.
+/// A left-hand side, and the stride of its tiles of rows.
 #[derive(Clone, Copy)]
-pub(super) struct Left {
+pub(super) struct Lhs {
     pub view: View,
     pub tile_step: usize,
 }
 
-impl Left {
-    /// Rows that lie anywhere.
+impl Lhs {
+    /// Strided rows, not packed.
     #[inline(always)]
     pub fn rows(view: View) -> Self {
         Self {
             view,
-            tile_step: micro::ROWS * view.row_stride,
+            tile_step: microkernel::MR * view.row_stride,
         }
     }
 
-    /// Panels of a tile's rows, of this depth.
+    /// Packed panels of [`microkernel::MR`] rows of this depth.
     #[inline(always)]
     pub fn packed(data: &[f32], depth: usize) -> Self {
         Self {
             view: View {
                 start: data.as_ptr(),
                 row_stride: 1,
-                column_stride: micro::ROWS,
+                column_stride: microkernel::MR,
             },
-            tile_step: micro::ROWS * depth,
+            tile_step: microkernel::MR * depth,
         }
     }
 
@@ -61,14 +63,14 @@ impl Left {
             start: self
                 .view
                 .start
-                .wrapping_add(first_row / micro::ROWS * self.tile_step),
+                .wrapping_add(first_row / microkernel::MR * self.tile_step),
             ..self.view
         }
     }
 }
 
-/// Rows without gaps between them but what fills up panels, to be written.
-pub(super) struct Sums<'a> {
+/// An output matrix, padded to whole panels.
+pub(super) struct Accumulator<'a> {
     pub data: &'a mut [f32],
     /// From a row to the next.
     pub stride: usize,
@@ -76,11 +78,11 @@ pub(super) struct Sums<'a> {
     pub panel_step: usize,
 }
 
-impl<'a> Sums<'a> {
-    /// Rows of `width` numbers, filled up to whole panels.
+impl<'a> Accumulator<'a> {
+    /// Rows of `width`, padded to whole panels.
     #[inline(always)]
     pub fn rows<S: Simd>(data: &'a mut [f32], width: usize) -> Self {
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         Self {
             data,
             stride: width.next_multiple_of(panel),
@@ -88,10 +90,10 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Panels of columns with so many rows each.
+    /// Panels of columns with `rows` rows each.
     #[inline(always)]
     pub fn panels<S: Simd>(data: &'a mut [f32], rows: usize) -> Self {
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         Self {
             data,
             stride: panel,
@@ -99,10 +101,10 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Where a tile goes, which is checked to fit.
+    /// Address of a tile, checked to fit.
     #[inline(always)]
     fn at<S: Simd>(&mut self, row: usize, rows: usize, column: usize) -> *mut f32 {
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         let start = row * self.stride + column / panel * self.panel_step;
         self.data[start..start + (rows - 1) * self.stride + panel].as_mut_ptr()
     }
@@ -116,19 +118,19 @@ impl<'a> Sums<'a> {
 pub(super) unsafe fn multiply<S: Simd>(
     simd: S,
     [rows, columns]: [usize; 2],
-    a: Left,
+    a: Lhs,
     b: Panels,
-    c: &mut Sums,
-    onto: Onto,
+    c: &mut Accumulator,
+    init: Init,
 ) {
-    let panel = micro::columns::<S>();
+    let panel = microkernel::nr::<S>();
     for column in (0..columns).step_by(panel) {
-        let width = micro::width::<S>(columns - column);
-        for row in (0..rows).step_by(micro::ROWS) {
-            let count = micro::ROWS.min(rows - row);
-            // SAFETY: the caller's promise for `a`; panels and sums check theirs.
+        let width = microkernel::tile_width::<S>(columns - column);
+        for row in (0..rows).step_by(microkernel::MR) {
+            let count = microkernel::MR.min(rows - row);
+            // SAFETY: the caller's promise for `a`; panels and accumulator check theirs.
             unsafe {
-                micro::tile(
+                microkernel::gemm_tile(
                     simd,
                     count,
                     width,
@@ -138,7 +140,7 @@ pub(super) unsafe fn multiply<S: Simd>(
                     panel,
                     c.at::<S>(row, count, column),
                     c.stride,
-                    onto,
+                    init,
                     None,
                 );
             }
@@ -146,7 +148,7 @@ pub(super) unsafe fn multiply<S: Simd>(
     }
 }
 
-/// The triangle of a chunk: `rows` queries, `keys` keys, of which query `i` sees the first `i + 1 - shift`.
+/// The causal triangle of a chunk: of `keys` keys, query `i` of `rows` sees the first `i + 1 - shift`.
 #[derive(Clone, Copy)]
 pub(super) struct Triangle {
     pub rows: usize,
@@ -155,9 +157,9 @@ pub(super) struct Triangle {
 }
 
 impl Triangle {
-    /// How many keys a row sees.
+    /// The number of keys visible to a row.
     #[inline(always)]
-    pub fn seen(&self, row: usize) -> usize {
+    pub fn visible_keys(&self, row: usize) -> usize {
         (row + 1).saturating_sub(self.shift).min(self.keys)
     }
 
@@ -166,26 +168,19 @@ impl Triangle {
     /// # Safety
     /// `a` must be readable for `rows` by the depth of `b`.
     #[inline(always)]
-    pub unsafe fn scores<S: Simd>(
-        &self,
-        simd: S,
-        a: Left,
-        b: Panels,
-        c: &mut [f32],
-        stride: usize,
-    ) {
-        let panel = micro::columns::<S>();
+    pub unsafe fn scores<S: Simd>(&self, simd: S, a: Lhs, b: Panels, c: &mut [f32], stride: usize) {
+        let panel = microkernel::nr::<S>();
         for column in (0..self.keys).step_by(panel) {
-            // The tile of the first row that sees a key of the panel.
-            let first = (column + self.shift) / micro::ROWS * micro::ROWS;
-            let width = micro::width::<S>(self.keys - column);
-            for row in (first..self.rows).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.rows - row);
+            // The microkernel tile of the first row that sees a key of the panel.
+            let first = (column + self.shift) / microkernel::MR * microkernel::MR;
+            let width = microkernel::tile_width::<S>(self.keys - column);
+            for row in (first..self.rows).step_by(microkernel::MR) {
+                let count = microkernel::MR.min(self.rows - row);
                 let start = row * stride + column;
                 let c = &mut c[start..start + (count - 1) * stride + panel];
                 // SAFETY: the caller's promise for `a`; the panels check theirs, and the slice is as long as the tile.
                 unsafe {
-                    micro::tile(
+                    microkernel::gemm_tile(
                         simd,
                         count,
                         width,
@@ -195,35 +190,35 @@ impl Triangle {
                         panel,
                         c.as_mut_ptr(),
                         stride,
-                        Onto::Replace,
+                        Init::Zero,
                         None,
                     );
                 }
             }
         }
         for row in 0..self.rows {
-            c[row * stride + self.seen(row)..row * stride + self.keys].fill(0.0);
+            c[row * stride + self.visible_keys(row)..row * stride + self.keys].fill(0.0);
         }
     }
 
-    /// `C += A · B`, with A what [`Self::scores`] gave: queries by keys.
+    /// `C += A · B`, where A is the result of [`Self::scores`], queries by keys.
     #[inline(always)]
-    pub fn weigh<S: Simd>(
+    pub fn accumulate<S: Simd>(
         &self,
         simd: S,
         a: &[f32],
         stride: usize,
         b: Panels,
         columns: usize,
-        c: &mut Sums,
+        c: &mut Accumulator,
     ) {
         assert!(self.keys <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         for column in (0..columns).step_by(panel) {
-            let width = micro::width::<S>(columns - column);
-            for row in (0..self.rows).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.rows - row);
-                let depth = self.seen(row + count - 1);
+            let width = microkernel::tile_width::<S>(columns - column);
+            for row in (0..self.rows).step_by(microkernel::MR) {
+                let count = microkernel::MR.min(self.rows - row);
+                let depth = self.visible_keys(row + count - 1);
                 if depth == 0 {
                     continue;
                 }
@@ -232,9 +227,9 @@ impl Triangle {
                     row_stride: stride,
                     column_stride: 1,
                 };
-                // SAFETY: `a` has all rows and columns, which was checked above; panels and sums check theirs.
+                // SAFETY: `a` was checked above to have all rows and columns; panels and accumulator check theirs.
                 unsafe {
-                    micro::tile(
+                    microkernel::gemm_tile(
                         simd,
                         count,
                         width,
@@ -244,7 +239,7 @@ impl Triangle {
                         panel,
                         c.at::<S>(row, count, column),
                         c.stride,
-                        Onto::Add,
+                        Init::Accumulate,
                         None,
                     );
                 }
@@ -252,23 +247,23 @@ impl Triangle {
         }
     }
 
-    /// `C += Aᵀ · B`, with A what [`Self::scores`] gave: keys by queries.
+    /// `C += Aᵀ · B`, where A is the result of [`Self::scores`].
     #[inline(always)]
-    pub fn weigh_back<S: Simd>(
+    pub fn accumulate_transposed<S: Simd>(
         &self,
         simd: S,
         a: &[f32],
         stride: usize,
         b: Panels,
         columns: usize,
-        c: &mut Sums,
+        c: &mut Accumulator,
     ) {
         assert!(self.rows <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
-        let panel = micro::columns::<S>();
+        let panel = microkernel::nr::<S>();
         for column in (0..columns).step_by(panel) {
-            let width = micro::width::<S>(columns - column);
-            for key in (0..self.keys).step_by(micro::ROWS) {
-                let count = micro::ROWS.min(self.keys - key);
+            let width = microkernel::tile_width::<S>(columns - column);
+            for key in (0..self.keys).step_by(microkernel::MR) {
+                let count = microkernel::MR.min(self.keys - key);
                 // Earlier queries see none of these keys.
                 let first = key + self.shift;
                 if first >= self.rows {
@@ -279,9 +274,9 @@ impl Triangle {
                     row_stride: 1,
                     column_stride: stride,
                 };
-                // SAFETY: as in `weigh`, with rows and columns exchanged.
+                // SAFETY: as in `accumulate`, transposed.
                 unsafe {
-                    micro::tile(
+                    microkernel::gemm_tile(
                         simd,
                         count,
                         width,
@@ -291,7 +286,7 @@ impl Triangle {
                         panel,
                         c.at::<S>(key, count, column),
                         c.stride,
-                        Onto::Add,
+                        Init::Accumulate,
                         None,
                     );
                 }
@@ -300,7 +295,7 @@ impl Triangle {
     }
 }
 
-/// A matrix as panels of columns.
+/// Packs a matrix in panels of columns.
 ///
 /// # Safety
 /// The view must be readable for `rows` by `width`.
@@ -313,54 +308,54 @@ pub(super) unsafe fn pack<'a, S: Simd>(
     out: &'a mut [f32],
 ) -> Panels<'a> {
     // SAFETY: the caller's promise.
-    unsafe { pack_panels_with(simd, view, rows, width, micro::columns::<S>(), out) };
+    unsafe { pack_panels_with(simd, view, rows, width, microkernel::nr::<S>(), out) };
     Panels {
         data: out,
         depth: rows,
     }
 }
 
-/// A matrix, exchanged, as panels of columns: `rows` of them.
+/// Packs the transpose of a matrix in panels of its `rows` columns.
 ///
 /// # Safety
 /// The view must be readable for `rows` by `width`.
 #[inline(always)]
-pub(super) unsafe fn pack_turned<'a, S: Simd>(
+pub(super) unsafe fn pack_transposed<'a, S: Simd>(
     simd: S,
     view: View,
     rows: usize,
     width: usize,
     out: &'a mut [f32],
 ) -> Panels<'a> {
-    let turned = View {
+    let transposed = View {
         row_stride: view.column_stride,
         column_stride: view.row_stride,
         ..view
     };
-    // SAFETY: the caller's promise, with rows and columns exchanged.
-    unsafe { pack(simd, turned, width, rows, out) }
+    // SAFETY: the caller's promise, transposed.
+    unsafe { pack(simd, transposed, width, rows, out) }
 }
 
-/// A matrix, exchanged, as a left-hand side of depth `rows`.
+/// Packs the transpose of a matrix as a left-hand side of depth `rows`.
 ///
 /// # Safety
 /// The view must be readable for `rows` by `width`.
 #[inline(always)]
-pub(super) unsafe fn pack_left<S: Simd>(
+pub(super) unsafe fn pack_lhs<S: Simd>(
     simd: S,
     view: View,
     rows: usize,
     width: usize,
     out: &mut [f32],
-) -> Left {
+) -> Lhs {
     // SAFETY: the caller's promise.
-    unsafe { pack_panels_with(simd, view, rows, width, micro::ROWS, out) };
-    Left::packed(out, rows)
+    unsafe { pack_panels_with(simd, view, rows, width, microkernel::MR, out) };
+    Lhs::packed(out, rows)
 }
 
-/// A view of rows without gaps.
+/// A view of contiguous rows.
 #[inline(always)]
-pub(super) fn dense(data: &[f32], width: usize) -> View {
+pub(super) fn contiguous(data: &[f32], width: usize) -> View {
     View {
         start: data.as_ptr(),
         row_stride: width,
@@ -368,14 +363,9 @@ pub(super) fn dense(data: &[f32], width: usize) -> View {
     }
 }
 
-/// Adds rows to a row.
+/// Adds a range of rows to `to`.
 #[inline(always)]
-pub(super) fn add_rows<S: Simd>(
-    simd: S,
-    rows: Rows,
-    range: std::ops::Range<usize>,
-    to: &mut [f32],
-) {
+pub(super) fn add_rows<S: Simd>(simd: S, rows: HeadRows, range: Range<usize>, to: &mut [f32]) {
     for row in range {
         let (from, from_rest) = S::as_simd_f32s(rows.row(row));
         let (to, to_rest) = S::as_mut_simd_f32s(to);
@@ -397,8 +387,55 @@ pub(super) fn sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
         sums = simd.add_f32s(sums, *vector);
     }
     let mut total = simd.reduce_sum_f32s(sums);
-    for number in rest {
-        total += *number;
+    for value in rest {
+        total += *value;
     }
     total
+}
+
+/// Transposes a state, block by block.
+#[inline(always)]
+pub(super) fn transpose_state<S: Simd>(
+    simd: S,
+    state: &[f32],
+    features: usize,
+    width: usize,
+    out: &mut [f32],
+) {
+    let panel = microkernel::nr::<S>();
+    let extended_width = width + 1;
+    for column in (0..width).step_by(panel) {
+        for feature in (0..features).step_by(panel) {
+            let rows = panel.min(features - feature);
+            let columns = panel.min(width - column);
+            let block = &state[feature * extended_width + column * panel..][..columns * panel];
+            let view = View {
+                start: block.as_ptr(),
+                row_stride: 1,
+                column_stride: panel,
+            };
+            let out = &mut out[column * features + feature * panel..][..rows * panel];
+            // SAFETY: the block has these columns of a panel.
+            unsafe { pack_panels_with(simd, view, rows, columns, panel, out) };
+        }
+    }
+}
+
+/// Writes rows of a gradient.
+///
+/// # Safety
+/// The rows must exist, and nobody else may use them.
+#[inline(always)]
+pub(super) unsafe fn write_rows(
+    to: OutputHeads,
+    batch: usize,
+    head: usize,
+    range: Range<usize>,
+    rows: &Accumulator,
+) {
+    for (row, position) in range.enumerate() {
+        let from = &rows.data[row * rows.stride..][..to.width];
+        // SAFETY: the caller's promise.
+        unsafe { to.row(batch, head, position) }.copy_from_slice(from);
+    }
 }

@@ -1,5 +1,9 @@
 use super::*;
-use crate::checks::{close, dot, each_way, few, numbers, panic_of, slopes, wide};
+use crate::checks::{
+    dot, few_cases, finite_differences, on_each_instruction_set, panic_message, random_values,
+    to_f64,
+};
+use attentive_testing::{Scale, assert_close, assert_near};
 use proptest::prelude::*;
 
 const STABILIZERS: [Stabilizer; 3] = [
@@ -9,90 +13,99 @@ const STABILIZERS: [Stabilizer; 3] = [
 ];
 
 proptest! {
-    #![proptest_config(few())]
+    #![proptest_config(few_cases())]
 
     #[test]
-    fn features_are_the_twins(
+    fn features_equal_the_naive_reference(
         heads in 1usize..4,
         length in prop::sample::select(vec![0usize, 1, 3, 17, 130]),
         head_width in prop::sample::select(vec![1usize, 7, 8, 16, 33]),
         features in prop::sample::select(vec![1usize, 5, 16, 31, 266]),
         seed: u64,
     ) {
-        let sizes = Sizes { heads, length, head_width, features, epsilon: 1e-4 };
-        let x = numbers(seed, heads * length * head_width);
-        let projection = numbers(!seed, features * head_width);
+        let shape = FeatureShape { heads, length, head_width, features, epsilon: 1e-4 };
+        let x = random_values(seed, heads * length * head_width);
+        let projection = random_values(!seed, features * head_width);
         for (stabilizer, epsilon) in STABILIZERS.into_iter().zip([1e-4, 1e-4, 0.0]).chain(STABILIZERS.map(|it| (it, 0.0))) {
-            let sizes = Sizes { epsilon, ..sizes };
-            let expected = naive::forward(sizes, &wide(&x), &wide(&projection), stabilizer);
-            each_way(|| {
+            let shape = FeatureShape { epsilon, ..shape };
+            let expected = naive::forward(shape, &to_f64(&x), &to_f64(&projection), stabilizer);
+            on_each_instruction_set(|| {
                 let mut y = vec![f32::NAN; heads * length * features];
-                forward(sizes, &x, &projection, stabilizer, &mut y);
-                close("y", &y, &expected, 2e-5);
+                forward(shape, &x, &projection, stabilizer, &mut y);
+                assert_close("y", &y, &expected, Scale::EachOrOne, 2e-5);
             });
         }
     }
 }
 
 #[test]
-fn gradients_are_finite_differences_of_the_twin() {
-    let sizes = Sizes {
+fn gradients_are_finite_differences_of_the_reference() {
+    let shape = FeatureShape {
         heads: 2,
         length: 3,
         head_width: 4,
         features: 5,
         epsilon: 1e-4,
     };
-    let (x, projection) = (numbers(1, 24), numbers(2, 20));
-    let dy = numbers(3, 30);
+    let (x, projection) = (random_values(1, 24), random_values(2, 20));
+    let dy = random_values(3, 30);
     let constant = Stabilizer::Constant;
     let read = |x: &[f64], projection: &[f64]| {
-        dot(&naive::forward(sizes, x, projection, constant), &wide(&dy))
+        dot(
+            &naive::forward(shape, x, projection, constant),
+            &to_f64(&dy),
+        )
     };
-    let (x64, projection64) = (wide(&x), wide(&projection));
-    let of_x = slopes(&x64, |x| read(x, &projection64));
-    let of_projection = slopes(&projection64, |it| read(&x64, it));
-    each_way(|| {
+    let (x64, projection64) = (to_f64(&x), to_f64(&projection));
+    let of_x = finite_differences(&x64, |x| read(x, &projection64));
+    let of_projection = finite_differences(&projection64, |it| read(&x64, it));
+    on_each_instruction_set(|| {
         let mut y = vec![0.0; 30];
-        forward(sizes, &x, &projection, constant, &mut y);
+        forward(shape, &x, &projection, constant, &mut y);
         let (mut dx, mut dprojection) = (vec![f32::NAN; 24], vec![f32::NAN; 20]);
         let gradients = Gradients {
             x: Some(&mut dx),
             projection: Some(&mut dprojection),
         };
-        backward(sizes, [&x, &projection, &y], &mut dy.clone(), gradients);
-        close("x", &dx, &of_x, 1e-5);
-        close("projection", &dprojection, &of_projection, 1e-5);
+        backward(shape, [&x, &projection, &y], &mut dy.clone(), gradients);
+        assert_close("x", &dx, &of_x, Scale::EachOrOne, 1e-5);
+        assert_close(
+            "projection",
+            &dprojection,
+            &of_projection,
+            Scale::EachOrOne,
+            1e-5,
+        );
     });
 }
 
 #[test]
-fn exponents_end_without_a_maximum_and_send_nothing_back() {
-    let sizes = Sizes {
+fn exponents_are_clamped_without_a_maximum_and_get_no_gradient() {
+    let shape = FeatureShape {
         heads: 1,
         length: 1,
         head_width: 1,
         features: 1,
         epsilon: 1e-4,
     };
-    each_way(|| {
+    on_each_instruction_set(|| {
         let (x, projection) = ([10.0], [100.0]);
         let mut y = [0.0];
-        forward(sizes, &x, &projection, Stabilizer::Constant, &mut y);
-        assert!((y[0] / LARGEST_EXPONENT.exp() - 1.0).abs() < 1e-5);
+        forward(shape, &x, &projection, Stabilizer::Constant, &mut y);
+        assert_near("y", y[0], MAX_EXPONENT.exp(), Scale::Largest, 1e-5);
         let mut dx = [1.0];
         let gradients = Gradients {
             x: Some(&mut dx),
             projection: None,
         };
-        backward(sizes, [&x, &projection, &y], &mut [1.0], gradients);
+        backward(shape, [&x, &projection, &y], &mut [1.0], gradients);
         assert_eq!(dx, [0.0]);
     });
 }
 
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
-    let sizes = Sizes {
+    let shape = FeatureShape {
         heads: 1,
         length: 2,
         head_width: 1,
@@ -100,7 +113,7 @@ fn sizes_that_do_not_fit_are_refused() {
         epsilon: 1e-4,
     };
     let message =
-        panic_of(|| forward(sizes, &[0.0], &[0.0], Stabilizer::RowMaximum, &mut [0.0; 2]));
-    let expected = "random_features: x has 1 numbers instead of 2";
+        panic_message(|| forward(shape, &[0.0], &[0.0], Stabilizer::RowMaximum, &mut [0.0; 2]));
+    let expected = "random_features: x has 1 values instead of 2";
     assert!(message.contains(expected), "{message}");
 }

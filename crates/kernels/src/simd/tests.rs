@@ -1,5 +1,6 @@
 use super::*;
 use crate::activation::naive::erf as naive_erf;
+use attentive_testing::{Scale, assert_near};
 
 struct Each<'a, F>(&'a [f32], F);
 
@@ -26,29 +27,29 @@ impl Function for Tanh {
 }
 
 #[derive(Clone, Copy)]
-struct Decay;
-impl Function for Decay {
+struct ExpNonpositive;
+impl Function for ExpNonpositive {
     #[inline(always)]
     fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
-        decay(simd, simd.neg_f32s(simd.abs_f32s(x)))
+        exp_nonpositive(simd, simd.neg_f32s(simd.abs_f32s(x)))
     }
 }
 
 #[derive(Clone, Copy)]
-struct Moderate;
-impl Function for Moderate {
+struct ExpModerate;
+impl Function for ExpModerate {
     #[inline(always)]
     fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
-        decay(simd, x)
+        exp_nonpositive(simd, x)
     }
 }
 
 #[derive(Clone, Copy)]
-struct Normal;
-impl Function for Normal {
+struct NormalCdf;
+impl Function for NormalCdf {
     #[inline(always)]
     fn call<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
-        normal_distribution(simd, x)
+        normal_cdf(simd, x)
     }
 }
 
@@ -69,7 +70,7 @@ impl<F: Function> WithSimd for Each<'_, F> {
     }
 }
 
-fn check<F: Function + Copy>(function: F, exact: fn(f64) -> f64, tolerance: f64) {
+fn check<F: Function + Copy>(function: F, exact: fn(f64) -> f64, bound: f64) {
     let inputs: Vec<f32> = (-9500..=9500)
         .map(|i| i as f32 * 0.01)
         .chain([1e-6, -1e-6, 0.0])
@@ -81,11 +82,8 @@ fn check<F: Function + Copy>(function: F, exact: fn(f64) -> f64, tolerance: f64)
             if expected > f64::from(f32::MAX) {
                 assert_eq!(y, f32::INFINITY, "at {x}");
             } else if expected.abs() >= f64::from(f32::MIN_POSITIVE) {
-                let apart = (f64::from(y) / expected - 1.0).abs();
-                assert!(
-                    apart < tolerance,
-                    "{instructions:?} at {x}: {y} for {expected}"
-                );
+                let what = format_args!("{instructions:?} at {x}");
+                assert_near(what, y, expected, Scale::Largest, bound);
             } else {
                 assert!(y.abs() <= f32::MIN_POSITIVE, "at {x}: {y}");
             }
@@ -101,49 +99,46 @@ fn check<F: Function + Copy>(function: F, exact: fn(f64) -> f64, tolerance: f64)
 }
 
 #[test]
-fn exponentials_and_hyperbolic_tangents_are_exact_to_a_few_units() {
+fn exp_and_tanh_are_accurate_to_a_few_ulp() {
     check(Exp, f64::exp, 4e-7);
     check(Tanh, f64::tanh, 4e-7);
 }
 
 #[test]
-fn decays_are_exact_to_a_few_units() {
-    check(Decay, |x| (-x.abs()).exp(), 4e-7);
+fn exp_nonpositive_is_accurate_to_a_few_ulp() {
+    check(ExpNonpositive, |x| (-x.abs()).exp(), 4e-7);
     let inputs: Vec<f32> = (0..=8800).map(|i| i as f32 * 0.01).collect();
     for &instructions in available() {
-        let outputs = run(instructions, Each(&inputs, Moderate));
+        let outputs = run(instructions, Each(&inputs, ExpModerate));
         for (x, y) in inputs.iter().zip(outputs) {
-            let apart = (f64::from(y) / f64::from(*x).exp() - 1.0).abs();
-            assert!(apart < 4e-7, "{instructions:?} at {x}: {y}");
+            let what = format_args!("{instructions:?} at {x}");
+            assert_near(what, y, f64::from(*x).exp(), Scale::Largest, 4e-7);
         }
     }
 }
 
 #[test]
-fn normal_distributions_and_what_gelu_makes_of_them_are_exact_to_1e_7() {
+fn normal_cdf_and_gelu_are_accurate_to_1e_7() {
     let inputs: Vec<f32> = (-80_000..=80_000).map(|i| i as f32 * 1e-4).collect();
     for &instructions in available() {
-        let outputs = run(instructions, Each(&inputs, Normal));
+        let outputs = run(instructions, Each(&inputs, NormalCdf));
         for (x, y) in inputs.iter().zip(outputs) {
             let exact = 0.5 * (1.0 + naive_erf(f64::from(*x) * std::f64::consts::FRAC_1_SQRT_2));
-            let apart = (f64::from(y) - exact).abs();
-            assert!(apart < 3e-7, "{instructions:?} at {x}: {y} for {exact}");
-            // What GELU makes of it.
-            let tolerance = 1.5e-7 * f64::from(x.max(1.0));
-            assert!(
-                apart * f64::from(x.abs()) < tolerance,
-                "{instructions:?} at {x}: {y} for {exact}"
-            );
+            let what = format_args!("{instructions:?} at {x}");
+            assert_near(what, y, exact, Scale::One, 3e-7);
+            let (ours, exact) = (f64::from(*x) * f64::from(y), f64::from(*x) * exact);
+            let scale = Scale::Of(f64::from(x.max(1.0)));
+            assert_near(format_args!("GELU, {what}"), ours, exact, scale, 1.5e-7);
         }
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0];
-        let special = run(instructions, Each(&special, Normal));
+        let special = run(instructions, Each(&special, NormalCdf));
         assert!(special[0].is_nan());
         assert_eq!(special[1..], [1.0, 0.0, 0.5]);
     }
 }
 
 #[test]
-fn far_below_zero_decays_are_zero_and_at_zero_one() {
+fn exp_nonpositive_is_zero_far_below_zero_and_one_at_zero() {
     let inputs = [
         0.0,
         -0.0,
@@ -151,12 +146,12 @@ fn far_below_zero_decays_are_zero_and_at_zero_one() {
         -1e30,
         -1e9,
         -88.0,
-        LOWEST,
+        EXP_MIN,
         -87.0,
         -1e-30,
     ];
     for &instructions in available() {
-        let outputs = run(instructions, Each(&inputs, Moderate));
+        let outputs = run(instructions, Each(&inputs, ExpModerate));
         assert_eq!(
             outputs[..6],
             [1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
@@ -169,15 +164,15 @@ fn far_below_zero_decays_are_zero_and_at_zero_one() {
 }
 
 #[test]
-fn decays_have_the_same_bits_with_all_instructions() {
+fn exp_nonpositive_is_bitwise_equal_on_all_instruction_sets() {
     let inputs: Vec<f32> = (0..=100_000).map(|i| i as f32 * -8.73e-4).collect();
     let [first, others @ ..] = available() else {
         unreachable!("scalar is always there");
     };
-    let expected = run(*first, Each(&inputs, Moderate));
+    let expected = run(*first, Each(&inputs, ExpModerate));
     for &instructions in others {
         assert_eq!(
-            run(instructions, Each(&inputs, Moderate)),
+            run(instructions, Each(&inputs, ExpModerate)),
             expected,
             "{instructions:?}"
         );

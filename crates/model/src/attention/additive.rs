@@ -1,12 +1,12 @@
-//! The additive score: how well a key fits a query, by a layer with a tangent. Bahdanau et al. 2015.
+//! The additive score: a feed-forward layer over query and key. Bahdanau et al. 2015.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
 
 use crate::{Initializer, Linear};
 
-/// `score · tanh(query map + key map)`. The maps are apart from the score, because keys that stay the same from query to query
-/// are mapped once.
+/// `score · tanh(W_query query + W_key key)`. The projections are separate from the score so that cached keys are projected
+/// only once.
 #[derive(Module, Debug)]
 pub(crate) struct Additive {
     query: Linear,
@@ -19,33 +19,33 @@ impl Additive {
     pub fn new(
         [queries, keys]: [usize; 2],
         hidden_width: usize,
-        deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
         Self {
-            query: Linear::new(queries, hidden_width, false, deviation, initial),
-            key: Linear::new(keys, hidden_width, false, deviation, initial),
-            score: Linear::new(hidden_width, 1, false, deviation, initial),
+            query: Linear::new(queries, hidden_width, false, std, initializer),
+            key: Linear::new(keys, hidden_width, false, std, initializer),
+            score: Linear::new(hidden_width, 1, false, std, initializer),
         }
     }
 
-    /// Queries as [`Additive::of`] takes them.
-    pub fn map_queries<const D: usize>(&self, queries: Tensor<D>) -> Tensor<D> {
+    /// Projects queries for [`Additive::scores`].
+    pub fn project_queries<const D: usize>(&self, queries: Tensor<D>) -> Tensor<D> {
         self.query.forward(queries)
     }
 
-    /// Keys as [`Additive::of`] takes them.
-    pub fn map_keys<const D: usize>(&self, keys: Tensor<D>) -> Tensor<D> {
+    /// Projects keys for [`Additive::scores`].
+    pub fn project_keys<const D: usize>(&self, keys: Tensor<D>) -> Tensor<D> {
         self.key.forward(keys)
     }
 
-    /// The scores `[batch, heads, queries, keys]` of mapped queries and keys.
-    pub fn of(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
-        let [batch, heads, queries, hidden] = query.dims();
+    /// The scores `[batch, heads, queries, keys]` of projected queries and keys.
+    pub fn scores(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+        let [batch, heads, queries, hidden_width] = query.dims();
         let keys = key.dims()[2];
-        let query = query.reshape([batch, heads, queries, 1, hidden]);
-        let each = query + key.reshape([batch, heads, 1, keys, hidden]);
-        let scores = self.score.forward(each.tanh());
+        let query = query.reshape([batch, heads, queries, 1, hidden_width]);
+        let hidden = query + key.reshape([batch, heads, 1, keys, hidden_width]);
+        let scores = self.score.forward(hidden.tanh());
         scores.reshape([batch, heads, queries, keys])
     }
 }

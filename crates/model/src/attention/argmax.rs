@@ -1,8 +1,8 @@
-//! Argmax attention, also called hard attention: every query takes the value of its best key alone. Xu et al. 2015; with the
-//! straight-through gradient of Bengio et al. 2013 in the place of sampling.
+//! Argmax attention, also called hard attention: every query takes the value of its best key. Xu et al. 2015; with the
+//! straight-through gradient of Bengio et al. 2013 instead of sampling.
 //!
 //! ```text
-//! forward     weights = one at the first of the best scores, zero elsewhere
+//! forward     weights = one_hot(argmax(scores)), the first maximum if there are several
 //! backward    as if weights = softmax(scores)
 //! ```
 
@@ -11,9 +11,9 @@ use burn::module::Module;
 use burn::tensor::{Int, Shape, Tensor};
 
 use super::heads::with_heads;
-use super::pattern::{Call, Context, Projected};
-use super::{Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place};
-use crate::{ConfigError, Initializer, Operations};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
+use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern};
+use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
     /// Settings of argmax attention.
@@ -21,58 +21,64 @@ with_heads! {
 }
 
 impl AttentionSettings for ArgmaxConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        self.shared().validate(path, place.widths.queries)
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        self.heads_config().validate(path, spec.widths.queries)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let pattern = Pattern::Argmax(Argmax {});
-        Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
+        Attention::MultiHead(MultiHead::new(
+            &self.heads_config(),
+            pattern,
+            spec,
+            initializer,
+        ))
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        // On average a query meets half of the positions.
-        self.shared().operations(width, (length as u64).div_ceil(2))
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        // On average a causal query attends to half of the positions.
+        self.heads_config()
+            .flops(width, (length as u64).div_ceil(2))
     }
 
     fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Growing(self.shared().key_value_numbers(width))
+        CacheSize::Growing(self.heads_config().key_value_size(width))
     }
 
     fn describe(&self, width: usize) -> String {
-        self.shared().describe("argmax attention", width)
+        self.heads_config().describe("argmax attention", width)
     }
 }
 
-/// The value of the best key; zeros where there is none.
+/// The value of the best key; zeros if all keys are masked.
 #[derive(Module, Debug)]
 pub struct Argmax {}
 
 impl Argmax {
-    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
-        let (heads, dropped) = call.remember(heads, None);
+    pub(super) fn attend(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
+        let (qkv, evicted) = context.append_to_cache(qkv, None);
         let scores = Scores {
-            bias: call.bias(&heads),
-            ..Scores::new(call.mask(dropped), call.scale(&heads))
+            bias: context.bias(&qkv),
+            ..Scores::new(context.mask(evicted), qkv.scale())
         };
-        let weights = straight_through(scores.of(heads.query, heads.key));
-        call.weigh(weights, heads.value)
+        let weights = straight_through(scores.of(qkv.query, qkv.key));
+        context.attend_with_weights(weights, qkv.value)
     }
 }
 
-/// Ones at the best scores, with the gradient of their softmax.
+/// One-hot weights of the best scores, with the gradient of the softmax.
 fn straight_through(scores: Tensor<4>) -> Tensor<4> {
     let keys = scores.dims()[3];
     let device = scores.device();
     let soft = softmax(scores.clone());
     let scores = scores.detach();
     let empty = scores.clone().max_dim(3).equal_scalar(f32::NEG_INFINITY);
-    let places = Tensor::<1, Int>::arange(0..keys as i64, &device).reshape([1, 1, 1, keys]);
-    let all = || Shape::from(scores.dims());
-    let best = scores.clone().argmax(3).expand(all());
-    let hard = best.equal(places.expand(all())).float();
-    let hard = hard.mask_fill(empty.expand(all()), 0.0);
-    // The difference is exactly zero, so it must come first: one and a share, less the share, need not be one.
+    let key_indices = Tensor::<1, Int>::arange(0..keys as i64, &device).reshape([1, 1, 1, keys]);
+    let shape = || Shape::from(scores.dims());
+    let best = scores.clone().argmax(3).expand(shape());
+    let hard = best.equal(key_indices.expand(shape())).float();
+    let hard = hard.mask_fill(empty.expand(shape()), 0.0);
+    // The difference is exactly zero, so it must be taken first: `(1 + p) - p` may round to something other than 1.
     hard + (soft.clone() - soft.detach())
 }
 
@@ -82,12 +88,12 @@ mod tests {
     use burn::tensor::Device;
 
     #[test]
-    fn the_first_of_the_best_is_taken_and_nothing_where_nothing_is_allowed() {
-        let none = f32::NEG_INFINITY;
+    fn the_first_maximum_is_taken_and_nothing_if_all_keys_are_masked() {
+        let masked = f32::NEG_INFINITY;
         let scores = [
-            [0.1, 0.7, 0.7, none],
-            [none, 0.3, 0.1, 0.2],
-            [none, none, none, none],
+            [0.1, 0.7, 0.7, masked],
+            [masked, 0.3, 0.1, 0.2],
+            [masked, masked, masked, masked],
         ];
         let scores = Tensor::<2>::from_data(scores, &Device::flex().autodiff()).require_grad();
         let weights = straight_through(scores.clone().unsqueeze());

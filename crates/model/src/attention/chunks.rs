@@ -1,45 +1,46 @@
-//! Chunks: a sequence is cut, and each position sees its own chunk and those beside it, on a ring. The local attention of Kitaev
-//! et al. 2020, whose hashing attention does the same with sorted positions.
+//! Chunks: the sequence is split into chunks, and each position attends to its own chunk and neighbouring ones, on a ring. The
+//! local attention of Kitaev et al. 2020, whose LSH attention does the same with sorted positions.
 //!
 //! ```text
 //! chunk = 2          keys
 //!                    0 1 2 3 4 5      chunks_before = 1
-//! queries     0, 1   █ █     █ █      the first sees the last, unless the layer is causal
+//! queries     0, 1   █ █     █ █      the first attends to the last, unless the layer is causal
 //!             2, 3   █ █ █ █
 //!             4, 5       █ █ █ █
 //! ```
 //!
-//! The numbers are those of Hugging Face's `LocalSelfAttention`: a chunk that is a neighbour on both sides counts twice. Cost
-//! grows with the length times the chunk.
+//! Values match Hugging Face's `LocalSelfAttention`: a chunk that is a neighbour on both sides counts twice. The cost grows with
+//! the length times the chunk.
 
 use attentive_tensor::{Mask, ScoreBias, Scores};
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 
 use super::heads::with_heads;
-use super::pattern::{Call, Context, Projected};
-use super::reformer::meeting::Meeting;
-use super::reformer::order::{FillConfig, Order, check_neighbours, padded};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
+use super::reformer::chunk_order::{ChunkOrder, PaddingConfig, check_neighbours, padded_length};
+use super::reformer::lsh_attention::ChunkedWeights;
 use super::{
-    Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
+    Role,
 };
 use crate::checks::size;
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
     /// Settings of attention in chunks.
     pub struct ChunksConfig {
-        /// How many positions stand together. A sequence that fits into one chunk is not cut.
+        /// Positions per chunk. A sequence that fits into one chunk is not split.
         pub chunk: usize,
-        /// How many chunks before its own a query sees too.
+        /// How many chunks before its own a query also attends to.
         #[serde(default = "one")]
         pub chunks_before: usize,
-        /// How many chunks after its own a query sees too; in a causal layer none of their positions.
+        /// How many chunks after its own a query also attends to; a causal layer masks them.
         #[serde(default)]
         pub chunks_after: usize,
-        /// To which lengths sequences are filled up; to whole chunks unless said.
+        /// To which length sequences are padded; to a multiple of the chunk by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub fill: Option<FillConfig>,
+        pub padding: Option<PaddingConfig>,
     }
 }
 
@@ -48,72 +49,77 @@ fn one() -> usize {
 }
 
 impl ChunksConfig {
-    /// How many keys a query meets.
-    fn met(&self) -> usize {
+    /// How many keys a query attends to.
+    fn visible_keys(&self) -> usize {
         let chunks = self.chunks_before.saturating_add(self.chunks_after);
         self.chunk.saturating_mul(chunks.saturating_add(1))
     }
 }
 
 impl AttentionSettings for ChunksConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
         let kind = "chunked";
-        place.serve(path, kind, &[Role::Bidirectional, Role::Causal])?;
-        place.take_positions(path, kind, &[RelativePositions::Rotary])?;
-        self.shared().validate(path, place.widths.queries)?;
-        self.shared().refuse_groups(path, kind)?;
+        spec.require_role(path, kind, &[Role::Bidirectional, Role::Causal])?;
+        spec.require_positions(path, kind, &[RelativePositions::Rotary])?;
+        self.heads_config().validate(path, spec.widths.queries)?;
+        self.heads_config().refuse_groups(path, kind)?;
         size(&format!("{path}.chunk"), self.chunk)?;
-        if let Some(fill) = &self.fill {
-            fill.validate(&format!("{path}.fill"), self.chunk)?;
+        if let Some(padding) = &self.padding {
+            padding.validate(&format!("{path}.padding"), self.chunk)?;
         }
         let neighbours = [self.chunks_before, self.chunks_after];
-        let cut = (self.chunk, self.fill.as_ref());
-        check_neighbours(path, place.length, cut, neighbours)
+        let chunk = (self.chunk, self.padding.as_ref());
+        check_neighbours(path, spec.length, chunk, neighbours)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let pattern = Pattern::Chunks(Chunks {
             chunk: self.chunk,
             before: self.chunks_before,
             after: self.chunks_after,
-            fill: self.fill,
+            padding: self.padding,
         });
-        Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
+        Attention::MultiHead(MultiHead::new(
+            &self.heads_config(),
+            pattern,
+            spec,
+            initializer,
+        ))
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        let met = self.met().min(length);
-        self.shared().operations(width, met as u64)
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        let keys = self.visible_keys().min(length);
+        self.heads_config().flops(width, keys as u64)
     }
 
     fn cache(&self, width: usize) -> CacheSize {
         if depends_on_length(self.chunks_before, self.chunks_after) {
             return CacheSize::Impossible;
         }
-        // Room for as many again, so that old positions need to be moved out only once in a while.
-        let reach = self
+        // The buffer has twice the window's capacity, so that its contents are rarely moved.
+        let window = self
             .chunk
             .saturating_mul(self.chunks_before.saturating_add(1));
-        let held = 2 * reach as u64;
-        CacheSize::Fixed(held.saturating_mul(self.shared().key_value_numbers(width)))
+        let capacity = 2 * window as u64;
+        CacheSize::Fixed(capacity.saturating_mul(self.heads_config().key_value_size(width)))
     }
 
     fn describe(&self, width: usize) -> String {
         let kind = format!(
-            "chunks of {}, seeing {} before and {} after",
+            "chunks of {}, with {} before and {} after",
             self.chunk, self.chunks_before, self.chunks_after
         );
-        self.shared().describe(&kind, width)
+        self.heads_config().describe(&kind, width)
     }
 }
 
-/// Whether what a position sees of earlier ones depends on how many follow: chunks after the last are the first ones, and
-/// farther before it than there are chunks lies the chunk itself.
+/// Whether the earlier keys that a query attends to depend on the length: on the ring, the chunk after the last is the first,
+/// and a neighbour farther away than there are chunks is the chunk itself.
 fn depends_on_length(before: usize, after: usize) -> bool {
     before > 1 || after > 0
 }
 
-/// Softmax attention within chunks and to their neighbours.
+/// Softmax attention over a chunk and its neighbours.
 #[derive(Module, Debug)]
 pub struct Chunks {
     #[module(skip)]
@@ -123,64 +129,62 @@ pub struct Chunks {
     #[module(skip)]
     after: usize,
     #[module(skip)]
-    fill: Option<FillConfig>,
+    padding: Option<PaddingConfig>,
 }
 
 impl Chunks {
-    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
-        if call.pass.cache.is_some() {
-            return self.attend_cached(heads, call);
+    pub(super) fn attend(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
+        if context.pass.cache.is_some() {
+            return self.attend_cached(qkv, context);
         }
-        let [batch, _, length, _] = heads.query.dims();
+        let [batch, _, length, _] = qkv.query.dims();
         if batch == 0 || length == 0 {
             let scores = Scores::new(Mask::none(), 1.0);
-            return call.attend(heads, &scores);
+            return context.attend(qkv, &scores);
         }
-        let scale = call.scale(&heads);
-        let whole = padded(length, self.chunk, self.fill.as_ref());
-        let order = match whole <= self.chunk {
-            true => Order::straight(&heads.query, length, length, [0, 0], call.real.as_deref()),
-            false => {
-                let neighbours = [self.before, self.after];
-                let real = call.real.as_deref();
-                Order::straight(&heads.query, whole, self.chunk, neighbours, real)
-            }
+        let scale = qkv.scale();
+        let padded_length = padded_length(length, self.chunk, self.padding.as_ref());
+        let (padded_length, chunk, neighbours) = match padded_length <= self.chunk {
+            true => (length, length, [0, 0]),
+            false => (padded_length, self.chunk, [self.before, self.after]),
         };
-        let meeting = Meeting::of_keys(heads.query * scale, heads.key, &order, call.site.role);
-        meeting.gathered(&order, heads.value, &mut call)
+        let non_padding = context.non_padding.as_deref();
+        let order =
+            ChunkOrder::by_position(&qkv.query, padded_length, chunk, neighbours, non_padding);
+        let weights =
+            ChunkedWeights::softmax(qkv.query * scale, qkv.key, &order, context.site.role);
+        weights.attend(&order, qkv.value, &mut context)
     }
 
-    /// Few queries against what a cache holds, each with the keys that its chunk sees.
+    /// New queries against the cached keys of their chunks.
     ///
     /// # Panics
-    /// When the layer sees more than the chunk before its own.
-    fn attend_cached(&self, heads: Projected, mut call: Call) -> Context {
+    /// When the layer attends to more than one chunk before its own, or to one after.
+    fn attend_cached(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
         assert!(
             !depends_on_length(self.before, self.after),
-            "chunked attention: no cache can serve it, since the ring of chunks depends on the length; \
+            "chunked attention: it cannot use a cache, since the ring of chunks depends on the length; \
              give the whole sequence instead"
         );
-        let reach = self.chunk.saturating_mul(self.before.saturating_add(1));
-        let (heads, dropped) = call.remember(heads, Some(reach));
-        let (queries, keys) = (heads.query.dims()[2], heads.key.dims()[2]);
-        let first = dropped + keys - queries;
-        let hidden = |query: usize, key: usize| {
+        let window = self.chunk.saturating_mul(self.before.saturating_add(1));
+        let (qkv, evicted) = context.append_to_cache(qkv, Some(window));
+        let (queries, keys) = (qkv.query.dims()[2], qkv.key.dims()[2]);
+        let first = evicted + keys - queries;
+        let bias = |query: usize, key: usize| {
             let earliest = ((first + query) / self.chunk).saturating_sub(self.before);
-            match (dropped + key) / self.chunk < earliest {
+            match (evicted + key) / self.chunk < earliest {
                 true => f32::NEG_INFINITY,
                 false => 0.0,
             }
         };
         let pairs = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
-        let pairs = pairs.map(|(query, key)| hidden(query, key)).collect();
-        let pairs = TensorData::new(pairs, [1, 1, queries, keys]);
+        let bias = pairs.map(|(query, key)| bias(query, key)).collect();
+        let bias = TensorData::new(bias, [1, 1, queries, keys]);
+        let bias = Tensor::from_data(bias, &qkv.query.device());
         let scores = Scores {
-            bias: Some(ScoreBias::Pairs(Tensor::from_data(
-                pairs,
-                &heads.query.device(),
-            ))),
-            ..Scores::new(call.mask(dropped), call.scale(&heads))
+            bias: Some(ScoreBias::Pairs(bias)),
+            ..Scores::new(context.mask(evicted), qkv.scale())
         };
-        call.attend(heads, &scores)
+        context.attend(qkv, &scores)
     }
 }

@@ -1,29 +1,29 @@
-//! The settings that all attentions of heads share.
+//! The config fields that all kinds with heads share.
 
 use crate::checks::{positive, probability, refuse, size};
-use crate::{ConfigError, NormConfig, Operations};
+use crate::{ConfigError, Flops, NormConfig};
 
-/// Heads: how many, how wide, with which maps.
+/// Number and width of the heads, and their projections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadsConfig {
     /// Query heads.
     pub heads: usize,
     /// Key-value heads, each shared by `heads / key_value_heads` query heads.
     pub key_value_heads: Option<usize>,
-    /// Width of one head; the model's width divided by `heads` unless said.
+    /// Width of one head; the model's width divided by `heads` by default.
     pub head_width: Option<usize>,
     /// Dropout on the attention weights.
     pub dropout: f64,
-    /// Whether the query, key and value maps have biases.
+    /// Whether the query, key and value projections have biases.
     pub bias: bool,
-    /// Whether the output map has a bias.
+    /// Whether the output projection has a bias.
     pub output_bias: bool,
-    /// The norm of each head of queries and keys, before they are rotated.
+    /// Query-key normalization: the norm of each query and key head, before rotary positions.
     pub head_norm: Option<NormConfig>,
 }
 
 impl HeadsConfig {
-    /// So many heads, which share the model's width and have maps without biases.
+    /// Heads that divide the model's width, with projections without biases.
     pub fn plain(heads: usize, dropout: f64) -> Self {
         Self {
             heads,
@@ -36,29 +36,29 @@ impl HeadsConfig {
         }
     }
 
-    /// Key-value heads, said or implied.
+    /// The number of key-value heads.
     pub fn key_value_heads(&self) -> usize {
         self.key_value_heads.unwrap_or(self.heads)
     }
 
-    /// Width of one head, said or implied by the model's width.
+    /// The width of one head in a model of this width.
     pub fn head_width(&self, width: usize) -> usize {
         self.head_width.unwrap_or(width / self.heads.max(1))
     }
 
-    /// Whether the settings can work in a model of this width; `path` is where they stand.
+    /// Whether the heads are valid in a model of this width; `path` is the config's path for error messages.
     pub(super) fn validate(&self, path: &str, width: usize) -> Result<(), ConfigError> {
         size(&format!("{path}.heads"), self.heads)?;
         probability(&format!("{path}.dropout"), self.dropout)?;
         if let Some(norm) = &self.head_norm {
             positive(&format!("{path}.head_norm.epsilon"), norm.epsilon())?;
         }
-        let (heads, shared) = (self.heads, self.key_value_heads());
-        if shared == 0 || !heads.is_multiple_of(shared) {
+        let (heads, key_value_heads) = (self.heads, self.key_value_heads());
+        if key_value_heads == 0 || !heads.is_multiple_of(key_value_heads) {
             return refuse(
                 &format!("{path}.key_value_heads"),
                 format!(
-                    "{shared} does not divide the {heads} heads; use a divisor, or leave it out"
+                    "{key_value_heads} does not divide the {heads} heads; use a divisor, or leave it out"
                 ),
             );
         }
@@ -66,7 +66,7 @@ impl HeadsConfig {
             return refuse(
                 &format!("{path}.heads"),
                 format!(
-                    "{heads} does not divide the width {width}; say head_width, or choose a divisor"
+                    "{heads} does not divide the width {width}; set head_width, or choose a divisor"
                 ),
             );
         }
@@ -75,7 +75,7 @@ impl HeadsConfig {
         size(&format!("{path}.heads"), heads.saturating_mul(head_width))
     }
 
-    /// The same where a kind has no setting for the width of a head.
+    /// The same for kinds whose head width cannot be configured.
     pub(super) fn validate_plain(&self, path: &str, width: usize) -> Result<(), ConfigError> {
         let heads = self.heads;
         size(&format!("{path}.heads"), heads)?;
@@ -88,48 +88,48 @@ impl HeadsConfig {
         self.validate(path, width)
     }
 
-    /// Refuses key-value heads that several query heads share; to be called on settings that are otherwise valid.
+    /// Refuses grouped queries. The other fields must be valid.
     pub(super) fn refuse_groups(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
-        let (heads, shared) = (self.heads, self.key_value_heads());
-        if shared == heads {
+        let (heads, key_value_heads) = (self.heads, self.key_value_heads());
+        if key_value_heads == heads {
             return Ok(());
         }
         refuse(
             &format!("{path}.key_value_heads"),
             format!(
-                "{shared} differs from heads; {kind} attention shares no keys among heads: use {heads}, or leave it out"
+                "{key_value_heads} differs from heads, and {kind} attention has no grouped queries; use {heads}, or leave it out"
             ),
         )
     }
 
-    /// Refuses a norm of heads, of a kind that would leave it out.
+    /// Refuses query-key normalization.
     pub(super) fn refuse_head_norm(&self, path: &str, kind: &str) -> Result<(), ConfigError> {
         match self.head_norm {
             None => Ok(()),
             Some(_) => refuse(
                 &format!("{path}.head_norm"),
-                format!("{kind} attention has no norm of its heads; leave it out"),
+                format!("{kind} attention has no query-key normalization; leave it out"),
             ),
         }
     }
 
-    /// Operations per token: four maps, and scores and weighted sums against `met` keys on average.
-    pub(super) fn operations(&self, width: usize, met: u64) -> Operations {
+    /// Flops per token: four projections, and scores and weighted sums of `keys` keys on average.
+    pub(super) fn flops(&self, width: usize, keys: u64) -> Flops {
         let head_width = self.head_width(width) as u64;
         let inner = self.heads as u64 * head_width;
-        let shared = self.key_value_heads() as u64 * head_width;
-        Operations {
-            weights: 4 * width as u64 * (inner + shared),
-            attention: (4 * inner).saturating_mul(met),
+        let key_value_width = self.key_value_heads() as u64 * head_width;
+        Flops {
+            weights: 4 * width as u64 * (inner + key_value_width),
+            attention: (4 * inner).saturating_mul(keys),
         }
     }
 
-    /// Numbers that the keys and values of one position take.
-    pub(super) fn key_value_numbers(&self, width: usize) -> u64 {
+    /// How many elements the keys and values of one position have.
+    pub(super) fn key_value_size(&self, width: usize) -> u64 {
         2 * (self.key_value_heads() * self.head_width(width)) as u64
     }
 
-    /// A few words for a person.
+    /// A short human-readable description.
     pub(super) fn describe(&self, kind: &str, width: usize) -> String {
         let norm = match &self.head_norm {
             None => "",
@@ -145,8 +145,8 @@ impl HeadsConfig {
     }
 }
 
-/// A struct of settings that has, besides fields of its own, those of [`HeadsConfig`]: recipes say them all in one line, and
-/// serde cannot both flatten a nested struct and refuse unknown keys.
+/// Declares a config struct with the fields of [`HeadsConfig`] besides its own. Recipes set them all in one line, and serde
+/// cannot both flatten a nested struct and refuse unknown keys.
 macro_rules! with_heads {
     (
         $(#[$about:meta])*
@@ -161,29 +161,29 @@ macro_rules! with_heads {
             $($(#[$field_about])* pub $field: $type,)*
             /// Query heads.
             pub heads: usize,
-            /// Key-value heads, each shared by `heads / key_value_heads` query heads; as many as `heads` unless said.
+            /// Key-value heads, each shared by `heads / key_value_heads` query heads; as many as `heads` by default.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub key_value_heads: Option<usize>,
-            /// Width of one head; the model's width divided by `heads` unless said.
+            /// Width of one head; the model's width divided by `heads` by default.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub head_width: Option<usize>,
             /// Dropout on the attention weights.
             #[serde(default)]
             pub dropout: f64,
-            /// Whether the query, key and value maps have biases.
+            /// Whether the query, key and value projections have biases.
             #[serde(default)]
             pub bias: bool,
-            /// Whether the output map has a bias.
+            /// Whether the output projection has a bias.
             #[serde(default)]
             pub output_bias: bool,
-            /// The norm of each head of queries and keys, before they are rotated; none unless said. Dehghani et al. 2023.
+            /// Query-key normalization: the norm of each query and key head, before rotary positions. Dehghani et al. 2023.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub head_norm: Option<$crate::NormConfig>,
         }
 
         impl $name {
-            /// The settings that it shares with every attention of heads.
-            pub fn shared(&self) -> $crate::HeadsConfig {
+            /// The fields that all kinds with heads share.
+            pub fn heads_config(&self) -> $crate::HeadsConfig {
                 $crate::HeadsConfig {
                     heads: self.heads,
                     key_value_heads: self.key_value_heads,
@@ -202,13 +202,13 @@ macro_rules! with_heads {
             }
 
             fn heads(&self) -> Option<$crate::HeadsConfig> {
-                Some(self.shared())
+                Some(self.heads_config())
             }
 
-            fn write_out(&mut self, width: usize) {
-                let shared = self.shared();
-                self.key_value_heads = Some(shared.key_value_heads());
-                self.head_width = Some(shared.head_width(width));
+            fn canonicalize(&mut self, width: usize) {
+                let heads = self.heads_config();
+                self.key_value_heads = Some(heads.key_value_heads());
+                self.head_width = Some(heads.head_width(width));
             }
         }
     };

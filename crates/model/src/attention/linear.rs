@@ -1,7 +1,7 @@
-//! Linear attention: products of positive features in the place of exponentials. Katharopoulos et al. 2020.
+//! Linear attention: products of positive features instead of exponentials. Katharopoulos et al. 2020.
 //!
-//! `output = Σ φ(q)·φ(k) v / Σ φ(q)·φ(k)`, whose sums over keys do not depend on the query: one pass over the keys, and a
-//! state of constant size in the place of a cache.
+//! `output = Σ φ(q)·φ(k) v / Σ φ(q)·φ(k)`. The sums over keys do not depend on the query: the cost is linear in the length, and
+//! a state of constant size replaces the cache of keys and values.
 
 use attentive_tensor::{
     FeatureMap, Mask, apply_weights, linear_attention, masked_softmax, positive_features,
@@ -9,17 +9,18 @@ use attentive_tensor::{
 use burn::module::Module;
 
 use super::heads::{HeadsConfig, with_heads};
-use super::pattern::{Call, Context, Projected};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
+    Role,
 };
 use crate::checks::refuse;
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
     /// Settings of linear attention.
     pub struct LinearAttentionConfig {
-        /// What makes queries and keys positive.
+        /// The feature map.
         #[serde(default = "default_map")]
         pub map: FeatureMap,
     }
@@ -30,55 +31,62 @@ fn default_map() -> FeatureMap {
 }
 
 impl AttentionSettings for LinearAttentionConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "linear", &[RelativePositions::Rotary])?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        spec.require_positions(path, "linear", &[RelativePositions::Rotary])?;
         without_dropout(path, "linear", self.dropout)?;
-        self.shared().validate(path, place.widths.queries)
+        self.heads_config().validate(path, spec.widths.queries)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let pattern = Pattern::Linear(LinearPattern { map: self.map });
-        Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
+        Attention::MultiHead(MultiHead::new(
+            &self.heads_config(),
+            pattern,
+            spec,
+            initializer,
+        ))
     }
 
-    fn operations(&self, width: usize, _length: usize) -> Operations {
-        let head_width = self.shared().head_width(width) as u64;
-        operations(&self.shared(), width, head_width)
+    fn flops(&self, width: usize, _length: usize) -> Flops {
+        let head_width = self.heads_config().head_width(width) as u64;
+        flops(&self.heads_config(), width, head_width)
     }
 
     fn cache(&self, width: usize) -> CacheSize {
-        let head_width = self.shared().head_width(width);
-        CacheSize::Fixed(state_numbers(&self.shared(), width, head_width))
+        let head_width = self.heads_config().head_width(width);
+        CacheSize::Fixed(state_size(&self.heads_config(), width, head_width))
     }
 
     fn describe(&self, width: usize) -> String {
-        self.shared().describe("linear attention", width)
+        self.heads_config().describe("linear attention", width)
     }
 }
 
-/// Weights that are never made cannot be dropped.
+/// Refuses dropout: the weights that it would apply to are never materialized.
 pub(super) fn without_dropout(path: &str, kind: &str, dropout: f64) -> Result<(), ConfigError> {
     if dropout == 0.0 {
         return Ok(());
     }
     refuse(
         &format!("{path}.dropout"),
-        format!("{dropout}: {kind} attention never makes the weights that would be dropped; use 0"),
+        format!(
+            "{dropout}: {kind} attention never materializes the weights that dropout applies to; use 0"
+        ),
     )
 }
 
-/// Operations per token: four maps, and products of features with the state, to read it and to add to it.
-pub(super) fn operations(heads: &HeadsConfig, width: usize, features: u64) -> Operations {
-    // Reading the state and adding to it cost what as many keys as there are features would, each.
-    heads.operations(width, 2 * features)
+/// Flops per token: four projections, and reading and updating the state.
+pub(super) fn flops(heads: &HeadsConfig, width: usize, features: u64) -> Flops {
+    // Reading and updating the state each cost as much as one key per feature.
+    heads.flops(width, 2 * features)
 }
 
-/// Numbers of a state.
-pub(super) fn state_numbers(heads: &HeadsConfig, width: usize, features: usize) -> u64 {
+/// How many elements a state has.
+pub(super) fn state_size(heads: &HeadsConfig, width: usize, features: usize) -> u64 {
     (heads.key_value_heads() * features * (heads.head_width(width) + 1)) as u64
 }
 
-/// Positive features of queries and keys, and linear attention of them.
+/// Linear attention with a positive feature map.
 #[derive(Module, Debug)]
 pub struct LinearPattern {
     #[module(skip)]
@@ -86,44 +94,44 @@ pub struct LinearPattern {
 }
 
 impl LinearPattern {
-    pub(super) fn attend(&self, heads: Projected, call: Call) -> Context {
-        let features = Projected {
-            query: positive_features(heads.query, self.map),
-            key: positive_features(heads.key, self.map),
-            value: heads.value,
+    pub(super) fn attend(&self, qkv: Qkv, context: AttendContext) -> PatternOutput {
+        let features = Qkv {
+            query: positive_features(qkv.query, self.map),
+            key: positive_features(qkv.key, self.map),
+            value: qkv.value,
         };
-        attend(features, call)
+        attend(features, context)
     }
 }
 
-/// Linear attention of features, with a state from the cache in causal passes.
-pub(super) fn attend(features: Projected, call: Call) -> Context {
-    let Projected { query, key, value } = features;
+/// Linear attention of features. Causal layers continue from the state in the cache.
+pub(super) fn attend(features: Qkv, context: AttendContext) -> PatternOutput {
+    let Qkv { query, key, value } = features;
     let added = key.dims()[2];
-    let layer = call.site.layer;
-    let is_causal = call.site.role == Role::Causal;
-    let cache = call.pass.cache.as_deref_mut().filter(|_| is_causal);
-    let (start, passed) = cache.map_or((None, 0), |cache| cache.state(layer).taken());
-    let mask = call.mask(passed);
-    // A state knows no keys that weights could be given of.
-    if !(is_causal && call.pass.cache.is_some()) && call.wants_weights() {
-        return weigh(Projected { query, key, value }, &mask, call);
+    let layer = context.site.layer;
+    let is_causal = context.site.role == Role::Causal;
+    let cache = context.pass.cache.as_deref_mut().filter(|_| is_causal);
+    let (start, passed) = cache.map_or((None, 0), |cache| cache.state(layer).take());
+    let mask = context.mask(passed);
+    // There are no weights over the keys that are summed up in a state.
+    if !(is_causal && context.pass.cache.is_some()) && context.wants_weights() {
+        return attend_with_weights(Qkv { query, key, value }, &mask, context);
     }
     let attended = linear_attention(query, key, value, &mask, start);
-    if let Some(cache) = call.pass.cache.as_deref_mut().filter(|_| is_causal) {
+    if let Some(cache) = context.pass.cache.as_deref_mut().filter(|_| is_causal) {
         cache.state(layer).put(attended.state, passed + added);
     }
-    Context {
-        context: attended.context,
+    PatternOutput {
+        output: attended.context,
         weights: None,
     }
 }
 
-/// The same with the weights that nobody else makes: each product's share of its row's sum.
-fn weigh(features: Projected, mask: &Mask, mut call: Call) -> Context {
-    let Projected { query, key, value } = features;
-    // The softmax of logarithms is the share.
+/// The same, materializing the attention weights for an observer that asks for them.
+fn attend_with_weights(features: Qkv, mask: &Mask, mut context: AttendContext) -> PatternOutput {
+    let Qkv { query, key, value } = features;
+    // The softmax of the logarithms normalizes the products.
     let products = apply_weights(query, key.swap_dims(2, 3));
     let weights = masked_softmax(products.log(), mask);
-    call.weigh(weights, value)
+    context.attend_with_weights(weights, value)
 }

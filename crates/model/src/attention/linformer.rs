@@ -1,4 +1,4 @@
-//! Linformer: learned maps along the length turn the keys and values of all positions into those of a few slots. Wang et al.
+//! Linformer: learned projections along the length compress the keys and values of all positions into a few slots. Wang et al.
 //! 2020.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! values [keys, head_width]  →  value_map · values   [projected_length, head_width]
 //! ```
 //!
-//! The weights that an observer sees are over the slots, `[batch, heads, queries, projected_length]`.
+//! An observer sees weights over the slots, `[batch, heads, queries, projected_length]`.
 
 use std::ops::Range;
 
@@ -16,79 +16,80 @@ use burn::tensor::{Bool, Shape, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::heads::with_heads;
-use super::pattern::{Call, Context, Projected};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
+    Role,
 };
 use crate::checks::within;
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
     /// Settings of Linformer attention.
     pub struct LinformerConfig {
-        /// How many slots the positions are mapped to.
+        /// The number of slots, the length of the projected keys and values.
         pub projected_length: usize,
-        /// What shares a map.
+        /// Which projections are shared.
         #[serde(default)]
         pub sharing: LinformerSharing,
     }
 }
 
-/// What shares a map along the length.
+/// Which projections along the length are shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinformerSharing {
-    /// All heads: one map of keys and one of values.
+    /// By all heads: one projection of keys and one of values.
     #[default]
     Separate,
-    /// All heads, keys and values: one map.
+    /// By all heads, keys and values: one projection.
     KeyValue,
-    /// Nothing: a map of keys and one of values for each key-value head.
+    /// None: a projection of keys and one of values for each key-value head.
     PerHead,
 }
 
 impl AttentionSettings for LinformerConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        // A slot mixes positions, so an earlier query would see later ones through it.
-        place.serve(path, "linformer", &[Role::Bidirectional, Role::Cross])?;
-        place.take_positions(path, "linformer", &[RelativePositions::Rotary])?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        // A slot mixes all positions, so it would leak later ones to earlier queries.
+        spec.require_role(path, "linformer", &[Role::Bidirectional, Role::Cross])?;
+        spec.require_positions(path, "linformer", &[RelativePositions::Rotary])?;
         let field = format!("{path}.projected_length");
-        within(&field, self.projected_length, place.length)?;
-        self.shared().validate(path, place.widths.queries)
+        within(&field, self.projected_length, spec.length)?;
+        self.heads_config().validate(path, spec.widths.queries)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let shared = self.shared();
-        let mut map = || {
-            let (slots, length) = (self.projected_length, place.length);
-            // The paper's: a random map of this spread keeps products of keys and queries as large as they were.
-            let deviation = 1.0 / (slots as f64).sqrt();
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
+        let heads_config = self.heads_config();
+        let mut projection = || {
+            let (slots, length) = (self.projected_length, spec.length);
+            // As in the paper: preserves the scale of the scores.
+            let std = 1.0 / (slots as f64).sqrt();
             match self.sharing {
                 LinformerSharing::Separate | LinformerSharing::KeyValue => {
-                    LengthMap::OfAllHeads(initial.normal([slots, length], deviation))
+                    LengthProjection::Shared(initializer.normal([slots, length], std))
                 }
                 LinformerSharing::PerHead => {
-                    let heads = shared.key_value_heads();
-                    LengthMap::OfEachHead(initial.normal([heads, slots, length], deviation))
+                    let heads = heads_config.key_value_heads();
+                    LengthProjection::PerHead(initializer.normal([heads, slots, length], std))
                 }
             }
         };
         let pattern = Linformer {
-            key_map: map(),
-            value_map: (self.sharing != LinformerSharing::KeyValue).then(map),
-            length: place.length,
+            key_map: projection(),
+            value_map: (self.sharing != LinformerSharing::KeyValue).then(projection),
+            length: spec.length,
             projected_length: self.projected_length,
         };
         let pattern = Pattern::Linformer(pattern);
-        Attention::MultiHead(MultiHead::new(&shared, pattern, place, initial))
+        Attention::MultiHead(MultiHead::new(&heads_config, pattern, spec, initializer))
     }
 
-    fn operations(&self, width: usize, _length: usize) -> Operations {
-        let (shared, slots) = (self.shared(), self.projected_length as u64);
-        let mut operations = shared.operations(width, slots);
-        let mapped = shared.key_value_numbers(width);
-        operations.weights += (2 * mapped).saturating_mul(slots);
-        operations
+    fn flops(&self, width: usize, _length: usize) -> Flops {
+        let (heads_config, slots) = (self.heads_config(), self.projected_length as u64);
+        let mut flops = heads_config.flops(width, slots);
+        let mapped = heads_config.key_value_size(width);
+        flops.weights += (2 * mapped).saturating_mul(slots);
+        flops
     }
 
     fn cache(&self, _width: usize) -> CacheSize {
@@ -97,46 +98,46 @@ impl AttentionSettings for LinformerConfig {
 
     fn describe(&self, width: usize) -> String {
         let kind = format!("linformer attention to {} slots", self.projected_length);
-        self.shared().describe(&kind, width)
+        self.heads_config().describe(&kind, width)
     }
 }
 
-/// Softmax attention to slots that are mapped from all positions.
+/// Softmax attention over projected keys and values.
 #[derive(Module, Debug)]
 pub struct Linformer {
-    key_map: LengthMap,
-    /// The keys' map serves the values too where this is absent.
-    value_map: Option<LengthMap>,
+    key_map: LengthProjection,
+    /// None if keys and values share a projection.
+    value_map: Option<LengthProjection>,
     #[module(skip)]
     length: usize,
     #[module(skip)]
     projected_length: usize,
 }
 
-/// A map along the length.
+/// A projection along the length.
 #[derive(Module, Debug)]
-enum LengthMap {
+enum LengthProjection {
     /// `[projected_length, length]`
-    OfAllHeads(Param<Tensor<2>>),
+    Shared(Param<Tensor<2>>),
     /// `[key_value_heads, projected_length, length]`
-    OfEachHead(Param<Tensor<3>>),
+    PerHead(Param<Tensor<3>>),
 }
 
-impl LengthMap {
+impl LengthProjection {
     /// `[batch, key_value_heads, keys, head_width]` to `[batch, key_value_heads, projected_length, head_width]`
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, heads, keys, _] = x.dims();
         match self {
-            Self::OfAllHeads(map) => {
-                let map = map.val().narrow(1, 0, keys);
-                linear(x.swap_dims(2, 3), map, None).swap_dims(2, 3)
+            Self::Shared(weight) => {
+                let weight = weight.val().narrow(1, 0, keys);
+                linear(x.swap_dims(2, 3), weight, None).swap_dims(2, 3)
             }
-            Self::OfEachHead(map) => {
-                let map = map.val().narrow(2, 0, keys).unsqueeze::<4>();
-                let slots = map.dims()[2];
-                // Said for each sequence: left to itself, burn's product of one and no sequences reads what is not there.
-                let map = map.expand(Shape::from([batch, heads, slots, keys]));
-                map.matmul(x)
+            Self::PerHead(weight) => {
+                let weight = weight.val().narrow(2, 0, keys).unsqueeze::<4>();
+                let slots = weight.dims()[2];
+                // Expanded explicitly: burn's broadcast product with an empty batch reads out of bounds.
+                let weight = weight.expand(Shape::from([batch, heads, slots, keys]));
+                weight.matmul(x)
             }
         }
     }
@@ -144,48 +145,48 @@ impl LengthMap {
 
 impl Linformer {
     /// # Panics
-    /// When there are more keys than the maps have columns.
-    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
-        let (mut heads, _) = call.remember(heads, None);
-        let keys = heads.key.dims()[2];
+    /// When there are more keys than the projections have columns.
+    pub(super) fn attend(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
+        let (mut qkv, _) = context.append_to_cache(qkv, None);
+        let keys = qkv.key.dims()[2];
         assert!(
             keys <= self.length,
-            "linformer attention: {keys} keys do not fit maps of length {}",
+            "linformer attention: {keys} keys do not fit projections of length {}",
             self.length
         );
         let mut mask = Mask::none();
-        if let Some(real) = &call.real {
-            let padding = padding(real, &heads.key);
-            heads.key = heads.key.mask_fill(padding.clone(), 0.0);
-            heads.value = heads.value.mask_fill(padding, 0.0);
-            // Where nothing is real, no slot holds anything.
+        if let Some(non_padding) = &context.non_padding {
+            let padding = padding(non_padding, &qkv.key);
+            qkv.key = qkv.key.mask_fill(padding.clone(), 0.0);
+            qkv.value = qkv.value.mask_fill(padding, 0.0);
+            // Slots of a sequence of nothing but padding are masked.
             let slots = |keys: &Range<usize>| match keys.is_empty() {
                 true => 0..0,
                 false => 0..self.projected_length,
             };
-            mask = mask.with_keys(real.iter().map(slots).collect());
+            mask = mask.with_keys(non_padding.iter().map(slots).collect());
         }
-        let scores = Scores::new(mask, call.scale(&heads));
-        heads.key = self.key_map.forward(heads.key);
+        let scores = Scores::new(mask, qkv.scale());
+        qkv.key = self.key_map.forward(qkv.key);
         let value_map = self.value_map.as_ref().unwrap_or(&self.key_map);
-        heads.value = value_map.forward(heads.value);
-        call.attend(heads, &scores)
+        qkv.value = value_map.forward(qkv.value);
+        context.attend(qkv, &scores)
     }
 }
 
-/// Which numbers of `x` `[batch, key_value_heads, keys, head_width]` belong to padding.
-fn padding(real: &[Range<usize>], x: &Tensor<4>) -> Tensor<4, Bool> {
+/// Which elements of `x` `[batch, key_value_heads, keys, head_width]` belong to padding.
+fn padding(non_padding: &[Range<usize>], x: &Tensor<4>) -> Tensor<4, Bool> {
     let [batch, _, keys, _] = x.dims();
     assert_eq!(
-        real.len(),
+        non_padding.len(),
         batch,
-        "linformer attention: {} ranges of keys do not fit keys {:?}",
-        real.len(),
+        "linformer attention: {} ranges of keys do not match keys {:?}",
+        non_padding.len(),
         x.dims()
     );
-    let padded = real
+    let padded = non_padding
         .iter()
-        .flat_map(|real| (0..keys).map(|key| !real.contains(&key)));
+        .flat_map(|non_padding| (0..keys).map(|key| !non_padding.contains(&key)));
     let padded = TensorData::new(padded.collect::<Vec<bool>>(), [batch, 1, keys, 1]);
     Tensor::<4, Bool>::from_data(padded, &x.device()).expand(x.shape())
 }

@@ -1,4 +1,5 @@
-//! Longformer: a window around each position, and a few positions that see all and are seen by all. Beltagy et al. 2020.
+//! Longformer: a window around each position, and a few global positions that attend to all and that all attend to. Beltagy et
+//! al. 2020.
 //!
 //! ```text
 //!              keys
@@ -10,131 +11,136 @@
 //!          4   █     █ █ █
 //! ```
 //!
-//! As in Hugging Face's Longformer, a query of padding gathers nothing. Cost grows with the length times the window and with
-//! the length times the globals. A local query's softmax is over the union of its window without the globals, and of the
-//! globals: the two are attended to apart and merged.
+//! As in Hugging Face's Longformer, the output of padding is zero. The cost is linear in the length: times the window, plus
+//! times the number of globals. A local query has one softmax over its window and the globals: attention to the window without
+//! globals and attention to the globals are computed separately and merged.
+
+mod layout;
 
 use std::collections::BTreeSet;
 
 use attentive_tensor::{
-    Attended, Mask, ScoreBias, Scores, apply_weights, attention, attention_weights,
-    attention_with_log_sums, dropout, merge_attended,
+    Mask, PartialAttention, ScoreBias, Scores, apply_weights, attention, attention_weights,
+    attention_with_log_sum_exp, dropout, merge_partial_attention,
 };
 use burn::module::Module;
 use burn::tensor::{Bool, Shape, Tensor, TensorData};
 
+use self::layout::Layout;
 use super::heads::with_heads;
-use super::multi_head::project;
-use super::pattern::{Call, Context, Projected};
-use super::sight::Sight;
+use super::multi_head::{merge_heads, project};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, HeadsConfig, Place,
+    Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, HeadsConfig,
     RelativePositions, Role,
 };
 use crate::checks::{refuse, size};
-use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
+use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
 with_heads! {
     /// Settings of Longformer's attention.
     pub struct LongformerConfig {
-        /// A query sees half as many keys to each side, so it is even; in a causal layer the half before it alone.
+        /// The window, half of it on each side of the query, so it must be even. A causal layer has only the half before it.
         pub window: usize,
-        /// How far the keys of a window lie apart; 1 leaves no gaps.
-        #[serde(default = "no_gaps")]
+        /// The distance between neighbouring keys of a window; 1 leaves no gaps.
+        #[serde(default = "one")]
         pub dilation: usize,
-        /// How many of the first real positions are always global. A pass may name others.
+        /// How many of the first positions that are not padding are always global. The caller may name others.
         #[serde(default)]
         pub globals: usize,
     }
 }
 
-fn no_gaps() -> usize {
+fn one() -> usize {
     1
 }
 
 impl LongformerConfig {
-    /// How far a query sees to one side.
-    fn farthest(&self) -> usize {
+    /// The largest distance within a window.
+    fn max_distance(&self) -> usize {
         (self.window / 2).saturating_mul(self.dilation)
     }
 }
 
 impl AttentionSettings for LongformerConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.serve(path, "longformer", &[Role::Bidirectional, Role::Causal])?;
-        place.take_positions(path, "longformer", &[RelativePositions::Rotary])?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        spec.require_role(path, "longformer", &[Role::Bidirectional, Role::Causal])?;
+        spec.require_positions(path, "longformer", &[RelativePositions::Rotary])?;
         let field = format!("{path}.window");
         size(&field, self.window)?;
         if !self.window.is_multiple_of(2) {
-            let problem = "is odd; both sides of a query see half of it: use an even number";
+            let problem =
+                "is odd, and half of the window is on each side of the query; use an even number";
             return refuse(&field, format!("{} {problem}", self.window));
         }
         let field = format!("{path}.dilation");
         size(&field, self.dilation)?;
-        size(&field, self.farthest())?;
+        size(&field, self.max_distance())?;
         let field = format!("{path}.globals");
-        if place.role == Role::Causal && self.globals > 0 {
+        if spec.role == Role::Causal && self.globals > 0 {
             let problem =
-                "is more than a causal layer can have, since they see later positions; use 0";
+                "is out of range; use 0 in a causal layer, since globals attend to later positions";
             return refuse(&field, format!("{} {problem}", self.globals));
         }
-        if self.globals > place.length {
-            let problem = format!("is out of range; use 0 to {}", place.length);
+        if self.globals > spec.length {
+            let problem = format!("is out of range; use 0 to {}", spec.length);
             return refuse(&field, format!("{} {problem}", self.globals));
         }
-        self.shared().validate(path, place.widths.queries)?;
-        self.shared().refuse_head_norm(path, "longformer")
+        self.heads_config().validate(path, spec.widths.queries)?;
+        self.heads_config().refuse_head_norm(path, "longformer")
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let (heads, width) = (self.shared(), place.widths.queries);
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
+        let (heads, width) = (self.heads_config(), spec.widths.queries);
         let head_width = heads.head_width(width);
-        let inner = heads.heads * head_width;
-        let shared = heads.key_value_heads() * head_width;
-        let map = |size, initial: &mut Initializer| {
-            Linear::new(width, size, heads.bias, place.deviation, initial)
+        let query_width = heads.heads * head_width;
+        let key_value_width = heads.key_value_heads() * head_width;
+        let projection = |output, initializer: &mut Initializer| {
+            Linear::new(width, output, heads.bias, spec.init_std, initializer)
         };
-        let (query, key) = (map(inner, initial), map(shared, initial));
-        let value = map(shared, initial);
+        let query = projection(query_width, initializer);
+        let key = projection(key_value_width, initializer);
+        let value = projection(key_value_width, initializer);
         let output = Linear::new(
-            inner,
-            place.widths.output,
+            query_width,
+            spec.widths.output,
             heads.output_bias,
-            place.residual_deviation,
-            initial,
+            spec.residual_std,
+            initializer,
         );
-        // Which positions are global may be said by each pass, so they are there even if the settings name none.
-        let mut global = |size| (place.role != Role::Causal).then(|| map(size, initial));
+        // The caller may name globals, so a bidirectional layer has these projections even if the config names none.
+        let mut global =
+            |output| (spec.role != Role::Causal).then(|| projection(output, initializer));
         Attention::Longformer(Longformer {
             query,
             key,
             value,
             output,
-            global_query: global(inner),
-            global_key: global(shared),
-            global_value: global(shared),
+            global_query: global(query_width),
+            global_key: global(key_value_width),
+            global_value: global(key_value_width),
             window: self.window,
             dilation: self.dilation,
             globals: self.globals,
             heads,
             head_width,
-            role: place.role,
+            role: spec.role,
         })
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        let (shared, globals) = (self.shared(), self.globals as u64);
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        let (heads, globals) = (self.heads_config(), self.globals as u64);
         if globals == 0 {
-            let met = length.div_ceil(2).min(self.window / 2 + 1);
-            return shared.operations(width, met as u64);
+            let keys = length.div_ceil(2).min(self.window / 2 + 1);
+            return heads.flops(width, keys as u64);
         }
-        // Only a layer that is not causal has globals; each of them meets all, so every token meets each once more.
+        // Only bidirectional layers have globals. Each of them attends to all tokens, which costs every token one more key.
         let local = length.min(self.window + 1 + self.globals) as u64;
-        let Operations { weights, attention } = shared.operations(width, local + globals);
-        let inner = (shared.heads * shared.head_width(width)) as u64;
-        let maps = inner + shared.key_value_numbers(width);
-        Operations {
-            weights: weights + 2 * width as u64 * maps,
+        let Flops { weights, attention } = heads.flops(width, local + globals);
+        let query_width = (heads.heads * heads.head_width(width)) as u64;
+        let projected = query_width + heads.key_value_size(width);
+        Flops {
+            weights: weights + 2 * width as u64 * projected,
             attention,
         }
     }
@@ -143,21 +149,21 @@ impl AttentionSettings for LongformerConfig {
         if self.globals > 0 {
             return CacheSize::Impossible;
         }
-        // Room for as many again, so that old positions need to be moved out only once in a while.
-        let held = 2 * (self.farthest() as u64 + 1);
-        CacheSize::Fixed(held.saturating_mul(self.shared().key_value_numbers(width)))
+        // The buffer has twice the window's capacity, so that its contents are rarely moved.
+        let capacity = 2 * (self.max_distance() as u64 + 1);
+        CacheSize::Fixed(capacity.saturating_mul(self.heads_config().key_value_size(width)))
     }
 
     fn describe(&self, width: usize) -> String {
-        let gaps = match self.dilation {
+        let dilation = match self.dilation {
             1 => String::new(),
-            dilation => format!(", {dilation} apart"),
+            dilation => format!(", dilation {dilation}"),
         };
         let kind = format!(
-            "longformer window of {}{gaps}, {} globals",
+            "longformer window of {}{dilation}, {} globals",
             self.window, self.globals
         );
-        self.shared().describe(&kind, width)
+        self.heads_config().describe(&kind, width)
     }
 }
 
@@ -168,7 +174,7 @@ pub struct Longformer {
     key: Linear,
     value: Linear,
     output: Linear,
-    /// The maps by which global queries see all; a causal layer has none of the three.
+    /// The projections by which global queries attend; a causal layer has none of the three.
     global_query: Option<Linear>,
     global_key: Option<Linear>,
     global_value: Option<Linear>,
@@ -187,201 +193,202 @@ pub struct Longformer {
 }
 
 impl Longformer {
-    /// Lets the queries gather.
+    /// The attention output of each query, `[batch, queries, width]`.
     ///
     /// # Panics
-    /// When a layer that is not causal is given a cache, or a causal one global positions; or when shapes do not fit.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
-        let sides = input.sides(self.role, pass);
+    /// When a bidirectional layer is given a cache, or a causal one global positions; or when shapes do not match.
+    pub fn forward(&self, input: AttentionInput, pass: &mut ForwardContext) -> Tensor<3> {
+        let layer = input.layer;
+        let (x, memory) = input.queries_and_memory(self.role, pass);
         assert!(
             pass.cache.is_none() || self.role == Role::Causal,
             "longformer attention: {:?} attention was given a cache",
             self.role
         );
-        let x = sides.queries;
-        let [batch, length, _] = x.dims();
-        let maps = [&self.query, &self.key, &self.value];
-        let none = [None, None];
-        let local = project(x.clone(), maps, none, &self.heads, self.head_width, pass);
-        let mut call = Call {
+        let projections = [&self.query, &self.key, &self.value];
+        let local = self.project(x.clone(), projections, pass);
+        let mut context = AttendContext {
             site: AttentionSite {
-                layer: input.layer,
+                layer,
                 role: self.role,
             },
-            real: sides.real,
+            non_padding: memory.non_padding,
             dropout: self.heads.dropout,
             pass,
         };
-        let reach = (self.window / 2).saturating_mul(self.dilation) + 1;
-        let (local, dropped) = call.remember(local, Some(reach));
-        let sight = self.sight(&local, dropped, &call);
-        let global = (sight.slots() > 0).then(|| {
-            project(
-                x,
-                self.global_maps(),
-                none,
-                &self.heads,
-                self.head_width,
-                call.pass,
-            )
-        });
-        let Context { context, weights } = match call.wants_weights() {
-            true => weighed(local, global, &sight, &mut call),
-            false => gathered(local, global, &sight, &mut call),
+        let window = (self.window / 2).saturating_mul(self.dilation) + 1;
+        let (local, evicted) = context.append_to_cache(local, Some(window));
+        let layout = self.layout(&local, evicted, &context);
+        let global = (layout.max_globals() > 0)
+            .then(|| self.project(x, self.global_projections(), context.pass));
+        let PatternOutput { output, .. } = match context.wants_weights() {
+            true => attend_with_weights(local, global, &layout, &mut context),
+            false => attend(local, global, &layout, &mut context),
         };
-        let inner = self.heads.heads * self.head_width;
-        let context = context.swap_dims(1, 2).reshape([batch, length, inner]);
-        AttentionOutput {
-            output: self.output.forward(context),
-            weights,
-        }
+        self.output.forward(merge_heads(output))
     }
 
-    fn global_maps(&self) -> [&Linear; 3] {
-        let maps = [&self.global_query, &self.global_key, &self.global_value];
-        maps.map(|map| {
-            map.as_ref()
+    fn project(&self, x: Tensor<3>, projections: [&Linear; 3], pass: &ForwardContext) -> Qkv {
+        let norms = [None, None];
+        project(x, projections, norms, &self.heads, self.head_width, pass)
+    }
+
+    fn global_projections(&self) -> [&Linear; 3] {
+        [&self.global_query, &self.global_key, &self.global_value].map(|projection| {
+            projection
+                .as_ref()
                 .expect("longformer attention: causal attention has no global positions")
         })
     }
 
-    /// Who sees whom, when `dropped` positions of the cache are gone.
-    fn sight(&self, heads: &Projected, dropped: usize, call: &Call) -> Sight {
-        let [batch, _, queries, _] = heads.query.dims();
-        let keys = heads.key.dims()[2];
-        let kept = |position: usize| position.saturating_sub(dropped).min(keys);
-        let real = match &call.real {
-            Some(real) => real.iter().map(|it| kept(it.start)..kept(it.end)).collect(),
+    /// The pattern over the cached keys, of which the first `evicted` are gone.
+    fn layout(&self, qkv: &Qkv, evicted: usize, context: &AttendContext) -> Layout {
+        let [batch, _, queries, _] = qkv.query.dims();
+        let keys = qkv.key.dims()[2];
+        let cached = |position: usize| position.saturating_sub(evicted).min(keys);
+        let non_padding = match &context.non_padding {
+            Some(rows) => rows
+                .iter()
+                .map(|it| cached(it.start)..cached(it.end))
+                .collect(),
             None => std::iter::repeat_n(0..keys, batch).collect::<Vec<_>>(),
         };
         let none = vec![Vec::new(); batch];
-        let given = call.pass.globals.as_ref().unwrap_or(&none);
+        let given = context.pass.globals.as_ref().unwrap_or(&none);
         assert!(
-            real.len() == batch && given.len() == batch,
-            "longformer attention: {} ranges of keys and {} lists of globals do not fit queries {:?}",
-            real.len(),
+            non_padding.len() == batch && given.len() == batch,
+            "longformer attention: {} ranges of keys and {} lists of globals do not match queries {:?}",
+            non_padding.len(),
             given.len(),
-            heads.query.dims()
+            qkv.query.dims()
         );
-        let globals = real.iter().zip(given).map(|(real, given)| {
+        let globals = non_padding.iter().zip(given).map(|(non_padding, given)| {
             assert!(
                 given.iter().all(|position| *position < keys),
                 "longformer attention: globals {given:?} do not fit {keys} positions"
             );
-            let first = real.clone().take(self.globals);
+            let first = non_padding.clone().take(self.globals);
             let all: BTreeSet<usize> = first.chain(given.iter().copied()).collect();
-            // Padding sees nothing and is not seen, whoever calls it global.
-            all.into_iter().filter(|it| real.contains(it)).collect()
+            // Padding is never global.
+            all.into_iter()
+                .filter(|it| non_padding.contains(it))
+                .collect()
         });
-        Sight {
-            reach: self.window / 2,
+        Layout {
+            half_window: self.window / 2,
             dilation: self.dilation,
             role: self.role,
             queries,
             keys,
             globals: globals.collect(),
-            real,
+            non_padding,
         }
     }
 }
 
-/// The context of each query, never by a matrix of all pairs.
-fn gathered(
-    local: Projected,
-    global: Option<Projected>,
-    sight: &Sight,
-    call: &mut Call,
-) -> Context {
-    let (scale, dropout) = (call.scale(&local), call.dropout);
-    let near = in_window(local.clone(), sight, call);
+/// Attention without the full attention matrix.
+fn attend(
+    local: Qkv,
+    global: Option<Qkv>,
+    layout: &Layout,
+    context: &mut AttendContext,
+) -> PatternOutput {
+    let (scale, dropout) = (local.scale(), context.dropout);
+    let to_window = attend_to_window(local.clone(), layout, context);
     let Some(global) = global else {
-        return Context {
-            context: sight.settled(near.context, None),
+        return PatternOutput {
+            output: layout.scatter_globals(to_window.context, None),
             weights: None,
         };
     };
-    let slots = sight.globals.iter().map(|globals| 0..globals.len());
-    let scores = Scores::new(Mask::none().with_keys(slots.collect()), scale);
-    let far = attention_with_log_sums(
+    let globals = layout.globals.iter().map(|globals| 0..globals.len());
+    let scores = Scores::new(Mask::none().with_keys(globals.collect()), scale);
+    let to_globals = attention_with_log_sum_exp(
         local.query,
-        sight.picked(local.key),
-        sight.picked(local.value),
+        layout.gather_globals(local.key),
+        layout.gather_globals(local.value),
         &scores,
         dropout,
-        call.pass.randomness.as_deref_mut(),
+        context.pass.randomness.as_deref_mut(),
     );
-    let context = merge_attended(vec![near, far]).context;
-    let scores = Scores::new(Mask::none().with_keys(sight.real.clone()), scale);
+    let of_locals = merge_partial_attention(vec![to_window, to_globals]).context;
+    let scores = Scores::new(Mask::none().with_keys(layout.non_padding.clone()), scale);
     let of_globals = attention(
-        sight.picked(global.query),
+        layout.gather_globals(global.query),
         global.key,
         global.value,
         &scores,
         dropout,
-        call.pass.randomness.as_deref_mut(),
+        context.pass.randomness.as_deref_mut(),
     );
-    Context {
-        context: sight.settled(context, Some(of_globals)),
+    PatternOutput {
+        output: layout.scatter_globals(of_locals, Some(of_globals)),
         weights: None,
     }
 }
 
-/// Attention of all queries to those keys of their windows that are not global.
-fn in_window(heads: Projected, sight: &Sight, call: &mut Call) -> Attended {
-    let mask = sight.role.mask().with_window(sight.reach + 1);
+/// Attention of all queries to the keys of their windows that are not global.
+fn attend_to_window(qkv: Qkv, layout: &Layout, context: &mut AttendContext) -> PartialAttention {
+    let mask = layout.role.mask().with_window(layout.half_window + 1);
     let scores = Scores {
-        bias: sight
-            .hidden_globals(&heads.key.device())
+        bias: layout
+            .global_mask_bias(&qkv.key.device())
             .map(ScoreBias::Keys),
-        ..Scores::new(mask.with_keys(sight.interleaved_real()), call.scale(&heads))
+        ..Scores::new(mask.with_keys(layout.dilated_non_padding()), qkv.scale())
     };
-    let attended = attention_with_log_sums(
-        sight.interleaved(heads.query),
-        sight.interleaved(heads.key),
-        sight.interleaved(heads.value),
+    let attended = attention_with_log_sum_exp(
+        layout.split_dilated(qkv.query),
+        layout.split_dilated(qkv.key),
+        layout.split_dilated(qkv.value),
         &scores,
-        call.dropout,
-        call.pass.randomness.as_deref_mut(),
+        context.dropout,
+        context.pass.randomness.as_deref_mut(),
     );
-    let log_sums = attended.log_sums.unsqueeze_dim(3);
-    Attended {
-        context: sight.in_order(attended.context),
-        log_sums: sight.in_order(log_sums).squeeze_dim(3),
+    let log_sum_exp = attended.log_sum_exp.unsqueeze_dim(3);
+    PartialAttention {
+        context: layout.merge_dilated(attended.context),
+        log_sum_exp: layout.merge_dilated(log_sum_exp).squeeze_dim(3),
     }
 }
 
-/// The same by the matrix of weights, for an observer who asks for it.
-fn weighed(local: Projected, global: Option<Projected>, sight: &Sight, call: &mut Call) -> Context {
-    let (scale, device) = (call.scale(&local), local.query.device());
-    let scores = |sees: &dyn Fn(usize, usize, usize) -> bool| Scores {
-        bias: Some(ScoreBias::Pairs(sight.pairs(sees, &device))),
+/// The same, materializing the attention weights for an observer that asks for them.
+fn attend_with_weights(
+    local: Qkv,
+    global: Option<Qkv>,
+    layout: &Layout,
+    context: &mut AttendContext,
+) -> PatternOutput {
+    let (scale, device) = (local.scale(), local.query.device());
+    let scores = |attends: &dyn Fn(usize, usize, usize) -> bool| Scores {
+        bias: Some(ScoreBias::Pairs(layout.pairwise_bias(attends, &device))),
         ..Scores::new(Mask::none(), scale)
     };
-    let by_local = scores(&|row, query, key| sight.sees(row, query, key));
-    let weights = attention_weights(local.query, local.key, &by_local);
+    let local_scores = scores(&|row, query, key| layout.attends(row, query, key));
+    let weights = attention_weights(local.query, local.key, &local_scores);
     let Some(global) = global else {
-        return call.weigh(weights, local.value);
+        return context.attend_with_weights(weights, local.value);
     };
-    let by_global =
-        scores(&|row, query, key| sight.is_global(row, query) && sight.real[row].contains(&key));
-    // A row has weights in one of the two alone.
-    let weights = weights + attention_weights(global.query, global.key, &by_global);
-    let weights = call.show(weights);
-    let kept = dropout(
+    let global_scores = scores(&|row, query, key| {
+        layout.is_global(row, query) && layout.non_padding[row].contains(&key)
+    });
+    // Each row of the weights is zero in one of the two.
+    let weights = weights + attention_weights(global.query, global.key, &global_scores);
+    let weights = context.observe_weights(weights);
+    let after_dropout = dropout(
         weights.clone(),
-        call.dropout,
-        call.pass.randomness.as_deref_mut(),
+        context.dropout,
+        context.pass.randomness.as_deref_mut(),
     );
     let [batch, _, queries, _] = weights.dims();
     let rows = (0..batch).flat_map(|row| (0..queries).map(move |query| (row, query)));
-    let is_global = rows.map(|(row, query)| sight.is_global(row, query));
+    let is_global = rows.map(|(row, query)| layout.is_global(row, query));
     let is_global = TensorData::new(is_global.collect::<Vec<bool>>(), [batch, 1, queries, 1]);
     let is_global = Tensor::<4, Bool>::from_data(is_global, &device);
     let is_global = is_global.expand(Shape::from(weights.dims()));
-    let of_locals = kept.clone().mask_fill(is_global.clone(), 0.0);
-    let of_globals = kept.mask_fill(is_global.bool_not(), 0.0);
-    Context {
-        context: apply_weights(of_locals, local.value) + apply_weights(of_globals, global.value),
+    let of_locals = after_dropout.clone().mask_fill(is_global.clone(), 0.0);
+    let of_globals = after_dropout.mask_fill(is_global.bool_not(), 0.0);
+    PatternOutput {
+        output: apply_weights(of_locals, local.value) + apply_weights(of_globals, global.value),
         weights: Some(weights),
     }
 }

@@ -1,11 +1,11 @@
-//! Attention: how a position gathers from others. One file per kind.
+//! Attention, one file per kind.
 //!
-//! Three seams, each inside the one before:
+//! Three layers of abstraction, each inside the one before:
 //!
 //! ```text
-//! mechanism   owns its projections: sequences in, a sequence out           Attention, and MultiHead among its kinds
-//! pattern     works on heads: who meets whom, and how                      Pattern, inside MultiHead or Unprojected
-//! kernel      the same mathematics, faster                                 in the operations of `tensor`, unseen here
+//! mechanism   owns its projections: sequences in, a sequence out            Attention, e.g. MultiHead
+//! pattern     works on projected heads: which pairs attend, and how         Pattern, inside MultiHead or Unprojected
+//! kernel      an optimized implementation of the same mathematics           in the operations of `tensor`, invisible here
 //! ```
 
 mod additive;
@@ -22,12 +22,11 @@ mod multi_head;
 mod nadaraya_watson;
 mod pattern;
 mod performer;
-mod place;
 mod reformer;
 mod scored;
 mod settings;
-mod sight;
 mod sliding_window;
+mod spec;
 mod transformer_xl;
 mod unprojected;
 
@@ -39,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use additive::Additive;
 pub use argmax::{Argmax, ArgmaxConfig};
-pub use big_bird::{BigBird, BigBirdConfig, BlockDraws};
+pub use big_bird::{BigBird, BigBirdConfig, BlockSampling};
 pub use chunks::{Chunks, ChunksConfig};
 pub use cosine::{Cosine, CosineConfig};
 pub use full::FullAttentionConfig;
@@ -49,26 +48,26 @@ pub use linformer::{Linformer, LinformerConfig, LinformerSharing};
 pub use longformer::{Longformer, LongformerConfig};
 pub use multi_head::MultiHead;
 pub use nadaraya_watson::{
-    KernelShape, LearnWidth, NadarayaWatson, NadarayaWatsonConfig, OwnPosition,
+    KernelShape, LearnWidth, NadarayaWatson, NadarayaWatsonConfig, QueryPosition,
 };
-pub use pattern::{Call, Context, Pattern, Projected};
+pub use pattern::{AttendContext, Pattern, PatternOutput, Qkv};
 pub use performer::{Performer, PerformerConfig};
-pub use place::{Place, RelativePositions, Role, Widths};
-pub use reformer::order::FillConfig;
+pub use reformer::chunk_order::PaddingConfig;
 pub use reformer::{Reformer, ReformerConfig, RotationGenerator};
 pub use scored::{ScoreConfig, Scored, ScoredConfig};
 pub use settings::{AttentionSettings, CacheSize, CommonSettings};
 pub use sliding_window::SlidingWindowConfig;
+pub use spec::{AttentionSpec, RelativePositions, Role, Widths};
 pub use transformer_xl::{MemoryStart, TransformerXl, TransformerXlConfig};
 pub use unprojected::Unprojected;
 
 use crate::checks::refuse;
-use crate::{ConfigError, Initializer, Operations, Pass};
+use crate::{ConfigError, Flops, ForwardContext, Initializer};
 
-/// Makes the enum of all settings, and the one way from it to a kind's answers.
+/// Declares the enum of all configs and its dispatch to [`AttentionSettings`].
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident($config:ty),)*) => {
-        /// Which attention a block has.
+        /// The attention of a block.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "snake_case")]
         pub enum AttentionConfig {
@@ -76,7 +75,7 @@ macro_rules! kinds {
         }
 
         impl AttentionConfig {
-            /// The settings of its kind.
+            /// The config of the kind.
             pub fn settings(&self) -> &dyn AttentionSettings {
                 match self {
                     $(Self::$kind(settings) => settings,)*
@@ -93,62 +92,62 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Every query against every key it may see.
+    /// Softmax attention over all keys.
     Full(FullAttentionConfig),
-    /// Every query against the keys near it.
+    /// Softmax attention over the keys near the query.
     SlidingWindow(SlidingWindowConfig),
-    /// A score of one's choice, with heads or of sequences as they are.
+    /// Softmax attention with a choice of score functions, with or without projections to heads.
     Scored(ScoredConfig),
-    /// Queries and keys by their angle.
+    /// Softmax of cosine similarities.
     Cosine(CosineConfig),
-    /// Every query takes the value of its best key.
+    /// Hard attention: every query takes the value of its best key.
     Argmax(ArgmaxConfig),
-    /// Sums of products of positive features.
+    /// Linear attention with a positive feature map.
     Linear(LinearAttentionConfig),
-    /// The same with random features, which estimate the softmax.
+    /// Linear attention with random features that estimate the softmax.
     Performer(PerformerConfig),
-    /// Every query against a few slots that all positions are mapped to.
+    /// Softmax attention over keys and values projected along the length.
     Linformer(LinformerConfig),
-    /// Weights that fall with the distance of queries and keys.
+    /// Kernel regression: weights decrease with the distance of query and key.
     NadarayaWatson(NadarayaWatsonConfig),
-    /// A segment and a memory of earlier ones, by content and distance.
+    /// A segment and a memory of earlier ones, with relative positions.
     TransformerXl(TransformerXlConfig),
-    /// A window, and positions that see all.
+    /// A sliding window and global positions.
     Longformer(LongformerConfig),
-    /// Blocks: those near, the ends and a few drawn ones.
+    /// Block-sparse: neighbouring, first, last and random blocks.
     BigBird(BigBirdConfig),
-    /// Vectors that hash alike.
+    /// Locality-sensitive hashing.
     Reformer(ReformerConfig),
-    /// Chunks of a sequence and those beside them.
+    /// A chunk and its neighbours.
     Chunks(ChunksConfig),
 }
 
 impl AttentionConfig {
-    /// Whether the settings can work in this place; `path` is where they stand.
-    pub fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        if place.role == Role::Cross && place.positions != RelativePositions::None {
+    /// Whether a layer can be built for `spec`; `path` is the config's path for error messages.
+    pub fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        if spec.role == Role::Cross && spec.positions != RelativePositions::None {
             return refuse(
                 &format!("{path}.kind"),
-                "positions reach only into attention of a sequence to itself, and this is to another; build it without",
+                "rotary positions and relative position biases need self-attention, and this is cross-attention; build it without",
             );
         }
-        self.settings().validate(path, place)
+        self.settings().validate(path, spec)
     }
 
-    /// Its heads, where it has some.
+    /// Its heads, if the kind has heads.
     pub fn heads(&self) -> Option<HeadsConfig> {
         self.settings().heads()
     }
 
-    /// The same settings with implied sizes written out.
+    /// The same config with defaults that depend on the width made explicit.
     #[must_use]
     pub fn canonical(&self, width: usize) -> Self {
         let mut config = self.clone();
-        config.settings_mut().write_out(width);
+        config.settings_mut().canonicalize(width);
         config
     }
 
-    /// The same settings without dropout.
+    /// The same config without dropout.
     #[must_use]
     pub fn without_dropout(&self) -> Self {
         let mut config = self.clone();
@@ -158,136 +157,111 @@ impl AttentionConfig {
         config
     }
 
-    /// Operations per token in a model of this width, at this length.
-    pub fn operations(&self, width: usize, length: usize) -> Operations {
-        self.settings().operations(width, length)
+    /// Flops per token in a model of this width, at this length.
+    pub fn flops(&self, width: usize, length: usize) -> Flops {
+        self.settings().flops(width, length)
     }
 
-    /// What a cache holds for a layer of these settings.
+    /// The cache size of such a layer.
     pub fn cache(&self, width: usize) -> CacheSize {
         self.settings().cache(width)
     }
 
-    /// A few words for a person.
+    /// A short human-readable description.
     pub fn describe(&self, width: usize) -> String {
         self.settings().describe(width)
     }
 }
 
-/// A sequence that is looked at, other than the one that asks.
+/// The keys and values to attend to, before any projection.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// What is compared with, `[batch, keys, width]`.
+    /// `[batch, keys, width]`
     pub keys: Tensor<3>,
-    /// What is gathered, `[batch, keys, width]`.
+    /// `[batch, keys, width]`
     pub values: Tensor<3>,
-    /// Where padding leaves real positions, one range per batch row.
-    pub real: Option<Vec<Range<usize>>>,
+    /// The positions that are not padding, one range per batch row.
+    pub non_padding: Option<Vec<Range<usize>>>,
 }
 
 impl Memory {
-    /// One sequence for both, without padding.
+    /// The same sequence as keys and values, without padding.
     pub fn new(x: Tensor<3>) -> Self {
         Self {
             keys: x.clone(),
             values: x,
-            real: None,
+            non_padding: None,
         }
     }
 }
 
-/// What an attention reads.
+/// The input of an attention layer.
 #[derive(Clone, Debug)]
 pub struct AttentionInput {
-    /// What asks, `[batch, queries, width]`.
+    /// `[batch, queries, width]`
     pub queries: Tensor<3>,
-    /// What is looked at; a layer whose role is not [`Role::Cross`] looks at the queries themselves.
+    /// The sequence attended to if the role is [`Role::Cross`]; self-attention has none.
     pub memory: Option<Memory>,
-    /// The layer's number, for cache and observer.
+    /// The index of the layer, for cache and observer.
     pub layer: usize,
 }
 
 impl AttentionInput {
-    /// A sequence that looks at itself.
-    pub fn own(queries: Tensor<3>, layer: usize) -> Self {
+    /// The input of self-attention.
+    pub fn self_attention(x: Tensor<3>, layer: usize) -> Self {
         Self {
-            queries,
+            queries: x,
             memory: None,
             layer,
         }
     }
-}
 
-/// Both sides of an attention, whichever sequence is looked at.
-pub(super) struct Sides {
-    pub queries: Tensor<3>,
-    pub keys: Tensor<3>,
-    pub values: Tensor<3>,
-    pub real: Option<Vec<Range<usize>>>,
-}
-
-impl AttentionInput {
-    /// Queries, keys and values before any projection.
+    /// The queries, and what they attend to: the memory, or the queries themselves.
     ///
     /// # Panics
     /// When the role is [`Role::Cross`] and there is no memory, or the reverse.
-    fn sides(&self, role: Role, pass: &Pass) -> Sides {
-        let queries = self.queries.clone();
-        match (role, &self.memory) {
-            (Role::Cross, Some(memory)) => Sides {
-                queries,
-                keys: memory.keys.clone(),
-                values: memory.values.clone(),
-                real: memory.real.clone(),
-            },
-            (Role::Bidirectional | Role::Causal, None) => Sides {
-                keys: queries.clone(),
-                values: queries.clone(),
-                queries,
-                real: pass.real.clone(),
+    fn queries_and_memory(self, role: Role, pass: &ForwardContext) -> (Tensor<3>, Memory) {
+        let queries = self.queries;
+        let memory = match (role, self.memory) {
+            (Role::Cross, Some(memory)) => memory,
+            (Role::Bidirectional | Role::Causal, None) => Memory {
+                non_padding: pass.non_padding.clone(),
+                ..Memory::new(queries.clone())
             },
             (Role::Cross, None) => panic!("attention: cross-attention has no memory"),
             (_, Some(_)) => panic!("attention: {role:?} attention has a memory"),
-        }
+        };
+        (queries, memory)
     }
 }
 
-/// What an attention gives.
-#[derive(Clone, Debug)]
-pub struct AttentionOutput {
-    /// `[batch, queries, width]`
-    pub output: Tensor<3>,
-    /// `[batch, heads, queries, keys]`, if the observer asked for them and the kind has them.
-    pub weights: Option<Tensor<4>>,
-}
-
-/// An attention of any kind.
+/// An attention layer of any kind.
 #[derive(Module, Debug)]
 pub enum Attention {
-    /// Projects to heads, which a pattern lets meet.
+    /// Projections to heads and back around a pattern.
     MultiHead(MultiHead),
-    /// Lets sequences meet as they are.
+    /// A pattern without projections.
     Unprojected(Unprojected),
     /// A segment and a memory of earlier ones.
     TransformerXl(TransformerXl),
-    /// A window, and positions that see all.
+    /// A sliding window and global positions.
     Longformer(Longformer),
-    /// Vectors that hash alike.
+    /// Locality-sensitive hashing.
     Reformer(Reformer),
 }
 
 impl Attention {
-    /// Builds a layer, or says why it cannot be.
+    /// Builds a layer, or explains why it cannot be built.
     pub fn new(
         config: &AttentionConfig,
-        place: &Place,
-        initial: &mut Initializer,
+        spec: &AttentionSpec,
+        initializer: &mut Initializer,
     ) -> Result<Self, ConfigError> {
-        config.validate("attention", place)?;
-        Ok(config.settings().build(place, initial))
+        config.validate("attention", spec)?;
+        Ok(config.settings().build(spec, initializer))
     }
 
-    /// What it is used for.
+    /// What the layer attends to.
     pub fn role(&self) -> Role {
         match self {
             Self::MultiHead(attention) => attention.role,
@@ -298,24 +272,24 @@ impl Attention {
         }
     }
 
-    /// Draws anew what is drawn anew at this step.
+    /// Resamples random features when due.
     #[must_use]
-    pub fn redraw(self, step: u64) -> Self {
+    pub fn resample_features(self, step: u64) -> Self {
         match self {
-            Self::MultiHead(attention) => Self::MultiHead(attention.redraw(step)),
+            Self::MultiHead(attention) => Self::MultiHead(attention.resample_features(step)),
             other => other,
         }
     }
 
-    /// Lets the queries gather.
+    /// The attention output of each query, `[batch, queries, width]`.
     ///
     /// # Panics
     /// When the role is [`Role::Cross`] and there is no memory, or the reverse; when it is [`Role::Bidirectional`] and there
-    /// is a cache; or when shapes do not fit.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
+    /// is a cache; or when shapes do not match.
+    pub fn forward(&self, input: AttentionInput, pass: &mut ForwardContext) -> Tensor<3> {
         assert!(
             self.role() != Role::Bidirectional || pass.cache.is_none(),
-            "attention: a bidirectional layer sees later positions, so no cache can serve it; give the whole sequence"
+            "attention: a bidirectional layer attends to later positions and cannot use a cache; give the whole sequence"
         );
         match self {
             Self::MultiHead(attention) => attention.forward(input, pass),

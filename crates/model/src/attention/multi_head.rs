@@ -1,15 +1,15 @@
-//! Multi-head attention: projections around a pattern. Vaswani et al. 2017; grouped key-value heads, Ainslie et al. 2023;
-//! norms of the heads of queries and keys, Dehghani et al. 2023.
+//! Multi-head attention: projections around a pattern. Vaswani et al. 2017; grouped-query attention, Ainslie et al. 2023;
+//! query-key normalization, Dehghani et al. 2023.
 
-use attentive_tensor::{rotary, three_linears};
+use attentive_tensor::{linear_qkv, rotary};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::pattern::{Call, Projected};
-use super::{AttentionInput, AttentionOutput, HeadsConfig, Memory, Pattern, Place, Role};
-use crate::{AttentionSite, Initializer, Linear, Norm, Pass};
+use super::pattern::{AttendContext, Qkv};
+use super::{AttentionInput, AttentionSpec, HeadsConfig, Memory, Pattern, Role};
+use crate::{AttentionSite, ForwardContext, Initializer, Linear, Norm};
 
-/// Projects to heads, lets a pattern attend, and projects back.
+/// Projects to heads, attends by a pattern, and projects back.
 #[derive(Module, Debug)]
 pub struct MultiHead {
     query: Linear,
@@ -32,112 +32,109 @@ impl MultiHead {
     pub fn new(
         heads: &HeadsConfig,
         pattern: Pattern,
-        place: &Place,
-        initial: &mut Initializer,
+        spec: &AttentionSpec,
+        initializer: &mut Initializer,
     ) -> Self {
-        let (widths, deviation) = (place.widths, place.deviation);
+        let (widths, std) = (spec.widths, spec.init_std);
         let head_width = heads.head_width(widths.queries);
-        let inner = heads.heads * head_width;
-        let shared = heads.key_value_heads() * head_width;
+        let query_width = heads.heads * head_width;
+        let key_value_width = heads.key_value_heads() * head_width;
         let mut norm = || {
             let config = heads.head_norm.as_ref()?;
-            Some(Norm::new(config, head_width, initial))
+            Some(Norm::new(config, head_width, initializer))
         };
         Self {
             query_norm: norm(),
             key_norm: norm(),
-            query: Linear::new(widths.queries, inner, heads.bias, deviation, initial),
-            key: Linear::new(widths.keys, shared, heads.bias, deviation, initial),
-            value: Linear::new(widths.values, shared, heads.bias, deviation, initial),
+            query: Linear::new(widths.queries, query_width, heads.bias, std, initializer),
+            key: Linear::new(widths.keys, key_value_width, heads.bias, std, initializer),
+            value: Linear::new(widths.values, key_value_width, heads.bias, std, initializer),
             output: Linear::new(
-                inner,
+                query_width,
                 widths.output,
                 heads.output_bias,
-                place.residual_deviation,
-                initial,
+                spec.residual_std,
+                initializer,
             ),
             pattern,
             heads: heads.clone(),
             head_width,
-            role: place.role,
+            role: spec.role,
         }
     }
 
-    /// What happens between the projections.
+    /// The pattern between the projections.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// The same layer around another pattern.
-    #[must_use]
-    pub fn with_pattern(self, pattern: Pattern) -> Self {
-        Self { pattern, ..self }
-    }
-
-    /// Draws anew what is drawn anew at this step.
-    pub(super) fn redraw(self, step: u64) -> Self {
+    /// Resamples random features when due.
+    pub(super) fn resample_features(self, step: u64) -> Self {
         Self {
-            pattern: self.pattern.redraw(step),
+            pattern: self.pattern.resample_features(step),
             ..self
         }
     }
 
-    /// Lets the queries gather.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
+    /// The attention output of each query, `[batch, queries, width]`.
+    pub fn forward(&self, input: AttentionInput, pass: &mut ForwardContext) -> Tensor<3> {
         let AttentionInput {
             queries,
             memory,
             layer,
         } = input;
-        let [batch, length, _] = queries.dims();
-        let real = match &memory {
-            Some(memory) => memory.real.clone(),
-            None => pass.real.clone(),
+        let non_padding = match &memory {
+            Some(memory) => memory.non_padding.clone(),
+            None => pass.non_padding.clone(),
         };
-        let heads = match (self.role, memory) {
-            (Role::Cross, Some(memory)) => self.project_two(queries, memory, layer, pass),
+        let qkv = match (self.role, memory) {
+            (Role::Cross, Some(memory)) => self.project_cross(queries, memory, layer, pass),
             (Role::Bidirectional | Role::Causal, None) => {
-                let maps = [&self.query, &self.key, &self.value];
+                let projections = [&self.query, &self.key, &self.value];
                 let norms = [self.query_norm.as_ref(), self.key_norm.as_ref()];
-                project(queries, maps, norms, &self.heads, self.head_width, pass)
+                project(
+                    queries,
+                    projections,
+                    norms,
+                    &self.heads,
+                    self.head_width,
+                    pass,
+                )
             }
             (role, _) => {
-                panic!("multi-head attention: {role:?} attention and its memory do not fit")
+                panic!(
+                    "multi-head attention: cross-attention needs a memory and self-attention takes none; the role is {role:?}"
+                )
             }
         };
-        let call = Call {
+        let context = AttendContext {
             site: AttentionSite {
                 layer,
                 role: self.role,
             },
-            real,
+            non_padding,
             dropout: self.heads.dropout,
             pass,
         };
-        let attended = self.pattern.attend(heads, call);
-        let inner = self.heads.heads * self.head_width;
-        let context = attended.context.swap_dims(1, 2);
-        AttentionOutput {
-            output: self.output.forward(context.reshape([batch, length, inner])),
-            weights: attended.weights,
-        }
+        let attended = self.pattern.attend(qkv, context);
+        self.output.forward(merge_heads(attended.output))
     }
 
-    /// Heads of a sequence that looks at another, whose keys and values a cache keeps from the first pass on.
-    fn project_two(
+    /// Projections of cross-attention. A cache keeps the projected keys and values from the first pass on.
+    fn project_cross(
         &self,
         queries: Tensor<3>,
         memory: Memory,
         layer: usize,
-        pass: &mut Pass,
-    ) -> Projected {
-        let (shared, head_width) = (self.heads.key_value_heads(), self.head_width);
+        pass: &mut ForwardContext,
+    ) -> Qkv {
+        let (key_value_heads, head_width) = (self.heads.key_value_heads(), self.head_width);
         let project = || {
             let key = self.key.forward(memory.keys);
             let value = self.value.forward(memory.values);
             (
-                split(key, shared, head_width, self.key_norm.as_ref()),
-                split(value, shared, head_width, None),
+                split_heads(key, key_value_heads, head_width, self.key_norm.as_ref()),
+                split_heads(value, key_value_heads, head_width, None),
             )
         };
         let (key, value) = match pass.cache.as_deref_mut() {
@@ -146,43 +143,55 @@ impl MultiHead {
         };
         let query = self.query.forward(queries);
         let norm = self.query_norm.as_ref();
-        Projected {
-            query: split(query, self.heads.heads, head_width, norm),
+        Qkv {
+            query: split_heads(query, self.heads.heads, head_width, norm),
             key,
             value,
         }
     }
 }
 
-/// Heads of a sequence that looks at itself, by the maps of queries, keys and values and the norms of the first two.
+/// Projections of self-attention: queries, keys and values, norms of the first two, and rotary positions.
 pub(super) fn project(
     x: Tensor<3>,
-    maps: [&Linear; 3],
+    projections: [&Linear; 3],
     [query_norm, key_norm]: [Option<&Norm>; 2],
     heads: &HeadsConfig,
     head_width: usize,
-    pass: &Pass,
-) -> Projected {
-    let [query, key, value] = three_linears(x, maps.map(Linear::operands));
-    let shared = heads.key_value_heads();
-    let mut heads = Projected {
-        query: split(query, heads.heads, head_width, query_norm),
-        key: split(key, shared, head_width, key_norm),
-        value: split(value, shared, head_width, None),
+    pass: &ForwardContext,
+) -> Qkv {
+    let [query, key, value] = linear_qkv(x, projections.map(Linear::parameters));
+    let key_value_heads = heads.key_value_heads();
+    let mut qkv = Qkv {
+        query: split_heads(query, heads.heads, head_width, query_norm),
+        key: split_heads(key, key_value_heads, head_width, key_norm),
+        value: split_heads(value, key_value_heads, head_width, None),
     };
     if let Some(angles) = &pass.rotary {
-        heads.query = rotary(heads.query, angles);
-        heads.key = rotary(heads.key, angles);
+        qkv.query = rotary(qkv.query, angles);
+        qkv.key = rotary(qkv.key, angles);
     }
-    heads
+    qkv
 }
 
-/// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`, each head through the norm if there is one.
-fn split(x: Tensor<3>, heads: usize, head_width: usize, norm: Option<&Norm>) -> Tensor<4> {
+/// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`, each head normalized if there is a norm.
+pub(super) fn split_heads(
+    x: Tensor<3>,
+    heads: usize,
+    head_width: usize,
+    norm: Option<&Norm>,
+) -> Tensor<4> {
     let [batch, length, _] = x.dims();
     let mut x = x.reshape([batch, length, heads, head_width]);
     if let Some(norm) = norm {
         x = norm.forward(x);
     }
     x.swap_dims(1, 2)
+}
+
+/// `[batch, heads, length, head_width]` to `[batch, length, heads · head_width]`
+pub(super) fn merge_heads(x: Tensor<4>) -> Tensor<3> {
+    let [batch, heads, length, head_width] = x.dims();
+    x.swap_dims(1, 2)
+        .reshape([batch, length, heads * head_width])
 }

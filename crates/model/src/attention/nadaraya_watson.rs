@@ -1,4 +1,4 @@
-//! Kernel regression as attention: values are averaged with weights that fall with the distance of their keys from the query.
+//! Kernel regression as attention: a weighted average of the values, whose weights decrease with the distance of query and key.
 //! Nadaraya 1964; Watson 1964.
 //!
 //! ```text
@@ -6,13 +6,13 @@
 //!
 //! gaussian       e^(-u²/2)
 //! boxcar         1 where u < 1
-//! epanechnikov   1 - u² where u < 1; its factor ¾ cancels out. Dive into Deep Learning calls the triangle 1 - u so.
+//! epanechnikov   1 - u² where u < 1; its factor ¾ cancels out. In Dive into Deep Learning, this is the name of 1 - u.
 //! constant       1
 //! ```
 //!
-//! Queries, keys and values are taken as they are, or from heads with maps of their own. Where all kernels are zero, so is
-//! the result. Differences are taken number by number, `[batch, heads, queries, keys, width]`: the shorter way over squares and
-//! a product loses what is near in data that is far from zero.
+//! Queries, keys and values are raw, or projected to heads. If all kernels are zero, so is the output. Distances are computed
+//! from the differences `[batch, heads, queries, keys, width]`: `|q|² - 2 q·k + |k|²` would cancel catastrophically for near
+//! points far from zero.
 
 use attentive_tensor::{Mask, masked_softmax};
 use burn::module::{Module, Param};
@@ -20,30 +20,30 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Bool, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{Call, Context, Projected};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, Pattern, Place, Role,
-    place::rotated, unprojected::maybe_projected,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, CommonSettings, HeadsConfig, Pattern,
+    Role, spec::rotary_with_heads, unprojected::with_optional_heads,
 };
 use crate::checks::{probability, refuse};
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
 /// Settings of kernel regression.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NadarayaWatsonConfig {
-    /// How weights fall with distance.
+    /// The kernel function.
     pub kernel: KernelShape,
-    /// The distance that counts as one.
+    /// The bandwidth of the kernel.
     #[serde(default = "one")]
     pub width: f64,
-    /// Whether the width is trained.
+    /// Whether the bandwidth is trained.
     #[serde(default)]
     pub learn_width: LearnWidth,
-    /// Whether a position looks at itself.
+    /// Whether a query attends to its own position.
     #[serde(default)]
-    pub own: OwnPosition,
-    /// How many heads map queries, keys and values first; without, these are taken as they are.
+    pub query_position: QueryPosition,
+    /// The number of heads; without heads, there are no projections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads: Option<usize>,
     /// Dropout on the attention weights.
@@ -55,40 +55,40 @@ fn one() -> f64 {
     1.0
 }
 
-/// How weights fall with distance.
+/// The kernel function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelShape {
-    /// A bell.
+    /// A Gaussian.
     Gaussian,
-    /// All within a width alike.
+    /// Equal weights within the bandwidth.
     Boxcar,
     /// A parabola.
     Epanechnikov,
-    /// All alike.
+    /// Equal weights.
     Constant,
 }
 
-/// Whether the width is trained.
+/// Whether the bandwidth is trained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LearnWidth {
-    /// It stays as it is.
+    /// The bandwidth is constant.
     #[default]
     Fixed,
-    /// Its logarithm is a parameter, so that it stays positive.
+    /// The logarithm of the bandwidth is a parameter, which keeps the bandwidth positive.
     Learned,
 }
 
-/// Whether a position looks at itself.
+/// Whether a query attends to its own position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OwnPosition {
+pub enum QueryPosition {
     /// It does.
     #[default]
     Included,
-    /// It does not. A width that is trained to repeat the values needs this: otherwise each position best repeats its own,
-    /// by a width of zero.
+    /// It does not (leave-one-out). Needed to train a bandwidth on the values themselves: otherwise the best bandwidth is zero,
+    /// where each position predicts its own value.
     LeftOut,
 }
 
@@ -104,10 +104,10 @@ impl CommonSettings for NadarayaWatsonConfig {
 }
 
 impl AttentionSettings for NadarayaWatsonConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "nadaraya_watson", rotated(self.heads))?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        spec.require_positions(path, "nadaraya_watson", rotary_with_heads(self.heads))?;
         probability(&format!("{path}.dropout"), self.dropout)?;
-        // Squares of numbers outside, and their inverses, are no f32.
+        // Squares beyond this range, or their inverses, overflow f32.
         if !(1e-18..=1e18).contains(&self.width) {
             return refuse(
                 &format!("{path}.width"),
@@ -118,16 +118,16 @@ impl AttentionSettings for NadarayaWatsonConfig {
         if flat && learned == LearnWidth::Learned {
             return refuse(
                 &format!("{path}.learn_width"),
-                "a boxcar or constant kernel has no slope to learn a width from; use fixed, or a gaussian or epanechnikov kernel",
+                "a boxcar or constant kernel has no gradient to train the width with; use fixed, or a gaussian or epanechnikov kernel",
             );
         }
-        if self.own == OwnPosition::LeftOut && place.role != Role::Bidirectional {
+        if self.query_position == QueryPosition::LeftOut && spec.role != Role::Bidirectional {
             return refuse(
-                &format!("{path}.own"),
-                "only bidirectional attention can leave its own position out; use included",
+                &format!("{path}.query_position"),
+                "only bidirectional attention can leave out the query's own position; use included",
             );
         }
-        let widths = place.widths;
+        let widths = spec.widths;
         if let Some(heads) = self.heads() {
             return heads.validate_plain(path, widths.queries);
         }
@@ -135,33 +135,33 @@ impl AttentionSettings for NadarayaWatsonConfig {
             return refuse(
                 &format!("{path}.kind"),
                 format!(
-                    "distances need queries (width {}) as wide as keys (width {}); make them so, or say heads",
+                    "distances need queries (width {}) as wide as keys (width {}); use equal widths, or set heads",
                     widths.queries, widths.keys
                 ),
             );
         }
-        place.give_values(path, "nadaraya_watson")
+        spec.require_value_width(path, "nadaraya_watson")
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let learned = self.learn_width == LearnWidth::Learned;
         let pattern = Pattern::NadarayaWatson(NadarayaWatson {
-            log_width: learned.then(|| initial.constant([1], self.width.ln() as f32)),
+            log_width: learned.then(|| initializer.constant([1], self.width.ln() as f32)),
             width: self.width,
             kernel: self.kernel,
-            own: self.own,
+            query_position: self.query_position,
         });
-        maybe_projected(pattern, self.heads(), self.dropout, place, initial)
+        with_optional_heads(pattern, self.heads(), self.dropout, spec, initializer)
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        // A difference, its square and their sum for each number of a pair; then a product and a sum.
-        let met = (length as u64).div_ceil(2);
-        Operations {
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        // Per pair and feature: a difference, a square and a sum for the distance, and a product and a sum for the output.
+        let keys = (length as u64).div_ceil(2);
+        Flops {
             weights: self
                 .heads()
-                .map_or(0, |heads| heads.operations(width, 0).weights),
-            attention: (5 * width as u64).saturating_mul(met),
+                .map_or(0, |heads| heads.flops(width, 0).weights),
+            attention: (5 * width as u64).saturating_mul(keys),
         }
     }
 
@@ -192,34 +192,34 @@ impl AttentionSettings for NadarayaWatsonConfig {
 }
 
 impl KernelShape {
-    /// Whether it has no slope anywhere.
+    /// Whether its gradient is zero everywhere.
     fn is_flat(self) -> bool {
         matches!(self, Self::Boxcar | Self::Constant)
     }
 }
 
-/// Averages the values of near keys.
+/// Kernel regression.
 #[derive(Module, Debug)]
 pub struct NadarayaWatson {
-    /// `[1]`, where the width is learned
+    /// `[1]`, if the bandwidth is trained
     log_width: Option<Param<Tensor<1>>>,
     #[module(skip)]
     width: f64,
     #[module(skip)]
     kernel: KernelShape,
     #[module(skip)]
-    own: OwnPosition,
+    query_position: QueryPosition,
 }
 
 impl NadarayaWatson {
-    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
-        let (heads, _) = call.remember(heads, None);
-        let squares = self.squares(heads.query, heads.key);
-        let weights = self.weights(squares, &call.mask(0));
-        call.weigh(weights, heads.value)
+    pub(super) fn attend(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
+        let (qkv, _) = context.append_to_cache(qkv, None);
+        let distances = self.squared_distances(qkv.query, qkv.key);
+        let weights = self.weights(distances, &context.mask(0));
+        context.attend_with_weights(weights, qkv.value)
     }
 
-    /// The distance that counts as one, as it is now.
+    /// The current bandwidth.
     pub fn width(&self) -> f64 {
         match &self.log_width {
             Some(log_width) => f64::from(log_width.val().into_scalar::<f32>()).exp(),
@@ -227,8 +227,8 @@ impl NadarayaWatson {
         }
     }
 
-    /// The squares of distances over width, `[batch, heads, queries, keys]`.
-    fn squares(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
+    /// The squared distances in units of the bandwidth, `[batch, heads, queries, keys]`.
+    fn squared_distances(&self, query: Tensor<4>, key: Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, width] = query.dims();
         let keys = key.dims()[2];
         let query = query.reshape([batch, heads, queries, 1, width]);
@@ -243,12 +243,12 @@ impl NadarayaWatson {
 
     fn weights(&self, squares: Tensor<4>, mask: &Mask) -> Tensor<4> {
         let [batch, _, queries, keys] = squares.dims();
-        let own = (self.own == OwnPosition::LeftOut).then(|| own_pairs(&squares));
+        let is_self = (self.query_position == QueryPosition::LeftOut).then(|| self_pairs(&squares));
         if self.kernel == KernelShape::Gaussian {
-            // The same after normalisation, and no weights vanish together because all keys are far.
+            // The softmax is the same after normalization, and cannot underflow when all keys are far away.
             let mut scores = squares * -0.5;
-            if let Some(own) = own {
-                scores = scores.mask_fill(own, f32::NEG_INFINITY);
+            if let Some(is_self) = is_self {
+                scores = scores.mask_fill(is_self, f32::NEG_INFINITY);
             }
             return masked_softmax(scores, mask);
         }
@@ -256,15 +256,15 @@ impl NadarayaWatson {
             KernelShape::Epanechnikov => relu(1.0 - squares),
             KernelShape::Boxcar => {
                 let near = squares.clone().lower_scalar(1.0);
-                filled(squares, near)
+                indicator(squares, near)
             }
             KernelShape::Constant | KernelShape::Gaussian => {
                 let all = squares.clone().lower_equal_scalar(f32::INFINITY);
-                filled(squares, all)
+                indicator(squares, all)
             }
         };
-        if let Some(own) = own {
-            kernels = kernels.mask_fill(own, 0.0);
+        if let Some(is_self) = is_self {
+            kernels = kernels.mask_fill(is_self, 0.0);
         }
         if let Some(forbidden) = mask.forbidden(batch, queries, keys, &kernels.device()) {
             let forbidden = forbidden.expand(kernels.shape());
@@ -276,16 +276,16 @@ impl NadarayaWatson {
     }
 }
 
-/// One for these pairs and zero for the others. Queries and keys get a gradient of zeros, where made of nothing they would
-/// get none.
-fn filled(squares: Tensor<4>, ones: Tensor<4, Bool>) -> Tensor<4> {
+/// One for these pairs and zero for the others. Made from the distances, so that queries and keys get a gradient of zeros
+/// rather than none.
+fn indicator(squares: Tensor<4>, ones: Tensor<4, Bool>) -> Tensor<4> {
     squares
         .mask_fill(ones.clone(), 1.0)
         .mask_fill(ones.bool_not(), 0.0)
 }
 
 /// The pairs of a position with itself, for `[batch, heads, queries, keys]`; the queries are the last of the keys' positions.
-fn own_pairs(squares: &Tensor<4>) -> Tensor<4, Bool> {
+fn self_pairs(squares: &Tensor<4>) -> Tensor<4, Bool> {
     let [_, _, queries, keys] = squares.dims();
     let pairs = (0..queries)
         .flat_map(|query| (0..keys).map(move |key| key + queries == query + keys))

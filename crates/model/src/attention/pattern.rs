@@ -1,5 +1,4 @@
-//! The second seam: heads in, projected or raw, and their context out. Who meets whom is a pattern's business, projections are
-//! not.
+//! Patterns: which queries attend to which keys, and how. Projections, grouped heads and rotary positions are outside.
 
 use std::ops::Range;
 
@@ -14,62 +13,62 @@ use super::{
     Argmax, BigBird, Chunks, Cosine, LinearPattern, Linformer, NadarayaWatson, Performer, Role,
     Scored,
 };
-use crate::{AttentionSite, Pass};
+use crate::{AttentionSite, ForwardContext};
 
-/// How heads meet.
+/// How queries attend to keys.
 #[derive(Module, Debug)]
 pub enum Pattern {
     /// Softmax over all keys, or over those in a window.
     Softmax(Softmax),
     /// Softmax of cosines.
     Cosine(Cosine),
-    /// The best key alone.
+    /// The value of the best key.
     Argmax(Argmax),
-    /// Softmax of a score of one's choice.
+    /// Softmax with a choice of score functions.
     Scored(Scored),
-    /// Weights that fall with distance.
+    /// Kernel regression.
     NadarayaWatson(NadarayaWatson),
-    /// Softmax over slots that are mapped from all positions.
+    /// Softmax over keys and values projected along the length.
     Linformer(Linformer),
-    /// Softmax over blocks: those near, the ends and a few drawn ones.
+    /// Softmax over neighbouring, first, last and random blocks.
     BigBird(BigBird),
-    /// Softmax within chunks and to those beside them.
+    /// Softmax over a chunk and its neighbours.
     Chunks(Chunks),
-    /// Sums of products of positive features.
+    /// Linear attention with a positive feature map.
     Linear(LinearPattern),
-    /// The same with random features.
+    /// Linear attention with random features.
     Performer(Performer),
 }
 
 impl Pattern {
-    /// The context of each query.
-    pub fn attend(&self, heads: Projected, call: Call) -> Context {
+    /// The attention output of each query.
+    pub fn attend(&self, qkv: Qkv, context: AttendContext) -> PatternOutput {
         match self {
-            Self::Softmax(pattern) => pattern.attend(heads, call),
-            Self::Cosine(pattern) => pattern.attend(heads, call),
-            Self::Argmax(pattern) => pattern.attend(heads, call),
-            Self::Scored(pattern) => pattern.attend(heads, call),
-            Self::NadarayaWatson(pattern) => pattern.attend(heads, call),
-            Self::Linformer(pattern) => pattern.attend(heads, call),
-            Self::BigBird(pattern) => pattern.attend(heads, call),
-            Self::Chunks(pattern) => pattern.attend(heads, call),
-            Self::Linear(pattern) => pattern.attend(heads, call),
-            Self::Performer(pattern) => pattern.attend(heads, call),
+            Self::Softmax(pattern) => pattern.attend(qkv, context),
+            Self::Cosine(pattern) => pattern.attend(qkv, context),
+            Self::Argmax(pattern) => pattern.attend(qkv, context),
+            Self::Scored(pattern) => pattern.attend(qkv, context),
+            Self::NadarayaWatson(pattern) => pattern.attend(qkv, context),
+            Self::Linformer(pattern) => pattern.attend(qkv, context),
+            Self::BigBird(pattern) => pattern.attend(qkv, context),
+            Self::Chunks(pattern) => pattern.attend(qkv, context),
+            Self::Linear(pattern) => pattern.attend(qkv, context),
+            Self::Performer(pattern) => pattern.attend(qkv, context),
         }
     }
 
-    /// Draws anew what is drawn anew at this step.
-    pub(super) fn redraw(self, step: u64) -> Self {
+    /// Resamples random features when due.
+    pub(super) fn resample_features(self, step: u64) -> Self {
         match self {
-            Self::Performer(pattern) => Self::Performer(pattern.redraw(step)),
+            Self::Performer(pattern) => Self::Performer(pattern.resample_features(step)),
             other => other,
         }
     }
 }
 
-/// Heads after their projections, or sequences as they are as one head.
+/// Queries, keys and values, projected to heads or as one raw head.
 #[derive(Clone, Debug)]
-pub struct Projected {
+pub struct Qkv {
     /// `[batch, heads, queries, head_width]`
     pub query: Tensor<4>,
     /// `[batch, key_value_heads, keys, head_width]`
@@ -78,7 +77,7 @@ pub struct Projected {
     pub value: Tensor<4>,
 }
 
-impl Projected {
+impl Qkv {
     /// One head, of tensors `[batch, length, width]`.
     pub fn one_head(query: Tensor<3>, key: Tensor<3>, value: Tensor<3>) -> Self {
         Self {
@@ -87,78 +86,75 @@ impl Projected {
             value: value.unsqueeze_dim(1),
         }
     }
+
+    /// The usual scale of the scores, `1 / √head_width`.
+    pub fn scale(&self) -> f64 {
+        1.0 / (self.query.dims()[3] as f64).sqrt()
+    }
 }
 
-/// What a pattern gives.
+/// The output of a pattern.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct PatternOutput {
     /// `[batch, heads, queries, head_width]`
-    pub context: Tensor<4>,
-    /// `[batch, heads, queries, keys]`, if somebody asked for them.
+    pub output: Tensor<4>,
+    /// `[batch, heads, queries, keys]`, if the observer asked for them.
     pub weights: Option<Tensor<4>>,
 }
 
-/// What goes beside the heads.
-pub struct Call<'a, 'p> {
-    /// Which attention this is.
+/// What a pattern needs besides queries, keys and values.
+pub struct AttendContext<'a, 'p> {
+    /// The layer and its role.
     pub site: AttentionSite,
-    /// Where padding leaves real keys, counted from the first position of the cache.
-    pub real: Option<Vec<Range<usize>>>,
-    /// On the weights.
+    /// The keys that are not padding, counted from the first position of the cache; one range per batch row.
+    pub non_padding: Option<Vec<Range<usize>>>,
+    /// Dropout on the attention weights.
     pub dropout: f64,
-    /// The companions of the whole pass.
-    pub pass: &'a mut Pass<'p>,
+    /// The context of the whole forward pass.
+    pub pass: &'a mut ForwardContext<'p>,
 }
 
-impl<'a, 'p> Call<'a, 'p> {
-    /// A call without dropout, with the padding of the pass.
-    pub fn new(site: AttentionSite, pass: &'a mut Pass<'p>) -> Self {
+impl<'a, 'p> AttendContext<'a, 'p> {
+    /// A context without dropout, with the padding of the pass.
+    pub fn new(site: AttentionSite, pass: &'a mut ForwardContext<'p>) -> Self {
         Self {
             site,
-            real: pass.real.clone(),
+            non_padding: pass.non_padding.clone(),
             dropout: 0.0,
             pass,
         }
     }
 
-    /// What the products of queries and keys are multiplied with.
-    pub fn scale(&self, heads: &Projected) -> f64 {
-        1.0 / (heads.query.dims()[3] as f64).sqrt()
-    }
-
-    /// Puts the keys and values of earlier passes in front, as far as they are within `reach`. Gives also how many of the
-    /// earliest positions are gone.
-    pub fn remember(&mut self, heads: Projected, reach: Option<usize>) -> (Projected, usize) {
+    /// Appends keys and values to the cache, if there is one, and returns all cached ones, those within `window` of the
+    /// next query if there is a window. Also returns how many of the earliest positions were evicted.
+    pub fn append_to_cache(&mut self, qkv: Qkv, window: Option<usize>) -> (Qkv, usize) {
         let cache = match self.pass.cache.as_deref_mut() {
             Some(cache) if self.site.role != Role::Cross => cache,
-            _ => return (heads, 0),
+            _ => return (qkv, 0),
         };
-        let Projected { query, key, value } = heads;
-        let held = cache.key_values(self.site.layer, reach);
-        let (key, value) = held.append(key, value);
-        let dropped = held.dropped();
-        (Projected { query, key, value }, dropped)
+        let Qkv { query, key, value } = qkv;
+        let cached = cache.key_values(self.site.layer, window);
+        let (key, value) = cached.append(key, value);
+        let evicted = cached.evicted();
+        (Qkv { query, key, value }, evicted)
     }
 
-    /// Who may attend to whom, when `dropped` positions of the cache are gone.
-    pub fn mask(&self, dropped: usize) -> Mask {
+    /// The mask of role and padding over the cached keys, of which the first `evicted` are gone.
+    pub fn mask(&self, evicted: usize) -> Mask {
         let mask = self.site.role.mask();
-        match &self.real {
-            Some(real) => mask.with_keys(
-                real.iter()
-                    .map(|keys| {
-                        keys.start.saturating_sub(dropped)..keys.end.saturating_sub(dropped)
-                    })
-                    .collect(),
-            ),
-            None => mask,
-        }
+        let Some(non_padding) = &self.non_padding else {
+            return mask;
+        };
+        let shift = |keys: &Range<usize>| {
+            keys.start.saturating_sub(evicted)..keys.end.saturating_sub(evicted)
+        };
+        mask.with_keys(non_padding.iter().map(shift).collect())
     }
 
-    /// The bias of the model's positions on these heads' scores, if it has one.
-    pub fn bias(&self, heads: &Projected) -> Option<ScoreBias> {
+    /// The relative position bias of the model's positions, if it has one.
+    pub fn bias(&self, qkv: &Qkv) -> Option<ScoreBias> {
         let bias = self.pass.distance_bias.as_ref()?;
-        let (queries, keys) = (heads.query.dims()[2], heads.key.dims()[2]);
+        let (queries, keys) = (qkv.query.dims()[2], qkv.key.dims()[2]);
         (self.site.role != Role::Cross).then(|| ScoreBias::Distances(bias.distances(queries, keys)))
     }
 
@@ -168,47 +164,51 @@ impl<'a, 'p> Call<'a, 'p> {
         observer.is_some_and(|observer| observer.wants_weights(self.site))
     }
 
-    /// Shows weights to the observer, who may return others.
-    pub fn show(&mut self, weights: Tensor<4>) -> Tensor<4> {
+    /// Passes the weights to the observer, who may replace them.
+    pub fn observe_weights(&mut self, weights: Tensor<4>) -> Tensor<4> {
         match self.pass.observer.as_deref_mut() {
             Some(observer) => observer.weights(self.site, weights),
             None => weights,
         }
     }
 
-    /// Softmax attention; the weights exist only when the observer asks for them.
-    pub fn attend(&mut self, heads: Projected, scores: &Scores) -> Context {
-        let Projected { query, key, value } = heads;
+    /// Softmax attention. The weights are materialized only if the observer asks for them.
+    pub fn attend(&mut self, qkv: Qkv, scores: &Scores) -> PatternOutput {
+        let Qkv { query, key, value } = qkv;
         if !self.wants_weights() {
             let randomness = self.pass.randomness.as_deref_mut();
-            let context = attention(query, key, value, scores, self.dropout, randomness);
-            return Context {
-                context,
+            return PatternOutput {
+                output: attention(query, key, value, scores, self.dropout, randomness),
                 weights: None,
             };
         }
         let weights = attention_weights(query, key, scores);
-        self.weigh(weights, value)
+        self.attend_with_weights(weights, value)
     }
 
-    /// Gathers the values with the softmax of `scores` `[batch, heads, queries, keys]`, where the mask allows.
-    pub fn weigh_by(&mut self, scores: Tensor<4>, mask: &Mask, value: Tensor<4>) -> Context {
+    /// Attends with the masked softmax of `scores` `[batch, heads, queries, keys]`.
+    pub fn attend_with_scores(
+        &mut self,
+        scores: Tensor<4>,
+        mask: &Mask,
+        value: Tensor<4>,
+    ) -> PatternOutput {
         let weights = masked_softmax(scores, mask);
-        self.weigh(weights, value)
+        self.attend_with_weights(weights, value)
     }
 
-    /// Shows the weights, drops some, and gathers the values with the rest.
-    pub fn weigh(&mut self, weights: Tensor<4>, value: Tensor<4>) -> Context {
-        let (weights, shown) = if self.wants_weights() {
-            let weights = self.show(weights);
+    /// Attends with these weights, after the observer and dropout.
+    pub fn attend_with_weights(&mut self, weights: Tensor<4>, value: Tensor<4>) -> PatternOutput {
+        let (weights, observed) = if self.wants_weights() {
+            let weights = self.observe_weights(weights);
             (weights.clone(), Some(weights))
         } else {
             (weights, None)
         };
         let randomness = self.pass.randomness.as_deref_mut();
-        Context {
-            context: apply_weights(dropout(weights, self.dropout, randomness), value),
-            weights: shown,
+        PatternOutput {
+            output: apply_weights(dropout(weights, self.dropout, randomness), value),
+            weights: observed,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Performer: softmax attention estimated by positive orthogonal random features (FAVOR+). Choromanski et al. 2021.
+//! Performer: an estimate of softmax attention by positive orthogonal random features (FAVOR+). Choromanski et al. 2021.
 
 use std::ops::Range;
 
@@ -7,39 +7,40 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Shape, Tensor};
 
 use super::heads::with_heads;
-use super::linear::{attend, operations, state_numbers, without_dropout};
-use super::pattern::{Call, Context, Projected};
+use super::linear::{attend, flops, state_size, without_dropout};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, CacheSize, MultiHead, Pattern, Place, RelativePositions, Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
+    Role,
 };
 use crate::checks::{refuse, within};
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
-/// Far beyond what an estimate gains by.
-const MOST_FEATURES: usize = 1 << 16;
+/// Far beyond what helps.
+const MAX_FEATURES: usize = 1 << 16;
 
 with_heads! {
     /// Settings of Performer's attention.
     pub struct PerformerConfig {
-        /// Random features of a query or key; the estimate gets better with more.
+        /// The number of random features; more give a better estimate.
         pub features: usize,
-        /// Draws new features after so many steps of training; never unless said.
+        /// Resamples the features every this many training steps; never by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub redraw_every: Option<u64>,
-        /// Added to every feature. Without it, keys may be scaled as one likes, so that no later key can be felt.
+        pub resample_every: Option<u64>,
+        /// Added to every feature. Must be zero in causal layers, where its effect would depend on later keys.
         #[serde(default)]
         pub epsilon: f64,
     }
 }
 
 impl AttentionSettings for PerformerConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "performer", &[RelativePositions::Rotary])?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        spec.require_positions(path, "performer", &[RelativePositions::Rotary])?;
         without_dropout(path, "performer", self.dropout)?;
-        within(&format!("{path}.features"), self.features, MOST_FEATURES)?;
-        if self.redraw_every == Some(0) {
+        within(&format!("{path}.features"), self.features, MAX_FEATURES)?;
+        if self.resample_every == Some(0) {
             return refuse(
-                &format!("{path}.redraw_every"),
+                &format!("{path}.resample_every"),
                 "0 is out of range; use 1 or more, or leave it out",
             );
         }
@@ -49,97 +50,104 @@ impl AttentionSettings for PerformerConfig {
                 format!("{} is out of range; use 0 or more", self.epsilon),
             );
         }
-        if self.epsilon > 0.0 && place.role == Role::Causal {
+        if self.epsilon > 0.0 && spec.role == Role::Causal {
             return refuse(
                 &format!("{path}.epsilon"),
                 format!(
-                    "{}: causal features have nothing to be measured against; use 0",
+                    "{} is out of range; use 0 in a causal layer, where its effect would depend on later keys",
                     self.epsilon
                 ),
             );
         }
-        self.shared().validate(path, place.widths.queries)
+        self.heads_config().validate(path, spec.widths.queries)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let head_width = self.shared().head_width(place.widths.queries);
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
+        let head_width = self.heads_config().head_width(spec.widths.queries);
         let shape = [self.features, head_width];
-        let seed = initial.seed();
+        let seed = initializer.seed();
         let pattern = Pattern::Performer(Performer {
-            features: initial.frozen(shape, move |device| drawn(shape, seed, 0, device)),
+            features: initializer.frozen(shape, move |device| sampled(shape, seed, 0, device)),
             epsilon: self.epsilon,
-            redraw_every: self.redraw_every,
+            resample_every: self.resample_every,
             seed,
         });
-        Attention::MultiHead(MultiHead::new(&self.shared(), pattern, place, initial))
+        Attention::MultiHead(MultiHead::new(
+            &self.heads_config(),
+            pattern,
+            spec,
+            initializer,
+        ))
     }
 
-    fn operations(&self, width: usize, _length: usize) -> Operations {
-        let heads = self.shared();
-        let mut operations = operations(&heads, width, self.features as u64);
-        // Queries and keys are projected to their features.
+    fn flops(&self, width: usize, _length: usize) -> Flops {
+        let heads = self.heads_config();
+        let mut flops = flops(&heads, width, self.features as u64);
+        // The projection of queries and keys to their features.
         let rows = heads.heads + heads.key_value_heads();
         let projected = 2 * rows as u64 * heads.head_width(width) as u64 * self.features as u64;
-        operations.attention = operations.attention.saturating_add(projected);
-        operations
+        flops.attention = flops.attention.saturating_add(projected);
+        flops
     }
 
     fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Fixed(state_numbers(&self.shared(), width, self.features))
+        CacheSize::Fixed(state_size(&self.heads_config(), width, self.features))
     }
 
     fn describe(&self, width: usize) -> String {
         let kind = format!("performer of {} features", self.features);
-        self.shared().describe(&kind, width)
+        self.heads_config().describe(&kind, width)
     }
 }
 
-/// Random features of queries and keys, and linear attention of them.
+/// Linear attention with random features.
 #[derive(Module, Debug)]
 pub struct Performer {
-    /// `[features, head_width]`, drawn and not trained
+    /// `[features, head_width]`, sampled and not trained
     features: Param<Tensor<2>>,
     #[module(skip)]
     epsilon: f64,
     #[module(skip)]
-    redraw_every: Option<u64>,
+    resample_every: Option<u64>,
     #[module(skip)]
     seed: u64,
 }
 
 impl Performer {
-    pub(super) fn attend(&self, heads: Projected, call: Call) -> Context {
-        // A maximum over keys would let an earlier output feel later ones.
-        let of_keys = match call.site.role {
+    pub(super) fn attend(&self, qkv: Qkv, context: AttendContext) -> PatternOutput {
+        // A maximum over keys would let later keys affect earlier outputs.
+        let key_stabilizer = match context.site.role {
             Role::Causal => Stabilizer::Constant,
             Role::Bidirectional | Role::Cross => Stabilizer::KeysMaximum,
         };
         let features = |x: Tensor<4>, stabilizer: Stabilizer| {
             random_features(x, self.features.val(), stabilizer, self.epsilon)
         };
-        let key = match &call.real {
-            // All are measured by the largest feature of all keys, which must be a real key's.
-            Some(real) if of_keys == Stabilizer::KeysMaximum => without_padding(heads.key, real),
-            _ => heads.key,
+        let key = match &context.non_padding {
+            // The maximum over keys must not include padding.
+            Some(non_padding) if key_stabilizer == Stabilizer::KeysMaximum => {
+                without_padding(qkv.key, non_padding)
+            }
+            _ => qkv.key,
         };
-        let features = Projected {
-            query: features(heads.query, Stabilizer::RowMaximum),
-            key: features(key, of_keys),
-            value: heads.value,
+        let features = Qkv {
+            query: features(qkv.query, Stabilizer::RowMaximum),
+            key: features(key, key_stabilizer),
+            value: qkv.value,
         };
-        attend(features, call)
+        attend(features, context)
     }
 
-    /// Draws the features of this step, where it is time for new ones.
-    pub(super) fn redraw(self, step: u64) -> Self {
+    /// Resamples the features when due.
+    pub(super) fn resample_features(self, step: u64) -> Self {
         let due = self
-            .redraw_every
+            .resample_every
             .filter(|every| step.is_multiple_of(*every));
         let Some(every) = due else { return self };
         let (shape, seed) = (self.features.dims(), self.seed);
         Self {
             features: self.features.map(|old| {
-                let new = drawn(shape, seed, step / every, &old.device());
+                let new = sampled(shape, seed, step / every, &old.device());
                 new.set_require_grad(false)
             }),
             ..self
@@ -147,30 +155,35 @@ impl Performer {
     }
 }
 
-/// Keys `[batch, heads, keys, head_width]` whose padding repeats a real key.
-fn without_padding(key: Tensor<4>, real: &[Range<usize>]) -> Tensor<4> {
+/// Keys `[batch, heads, keys, head_width]` with padding replaced by the first key that is not padding.
+fn without_padding(key: Tensor<4>, non_padding: &[Range<usize>]) -> Tensor<4> {
     let [batch, heads, keys, head_width] = key.dims();
-    let sequence = |(row, real): (usize, &Range<usize>)| {
+    let sequence = |(row, non_padding): (usize, &Range<usize>)| {
         let key = key.clone().narrow(0, row, 1);
-        if real.is_empty() {
+        if non_padding.is_empty() {
             return key;
         }
         let repeated = |count: usize| {
-            let first = key.clone().narrow(2, real.start, 1);
+            let first = key.clone().narrow(2, non_padding.start, 1);
             first.expand(Shape::from([1, heads, count, head_width]))
         };
-        let real_keys = key.clone().narrow(2, real.start, real.len());
-        let (before, after) = (real.start, keys - real.end);
-        Tensor::cat(vec![repeated(before), real_keys, repeated(after)], 2)
+        let kept = key.clone().narrow(2, non_padding.start, non_padding.len());
+        let (before, after) = (non_padding.start, keys - non_padding.end);
+        Tensor::cat(vec![repeated(before), kept, repeated(after)], 2)
     };
     match batch {
         0 => key,
-        _ => Tensor::cat(real.iter().enumerate().map(sequence).collect(), 0),
+        _ => Tensor::cat(non_padding.iter().enumerate().map(sequence).collect(), 0),
     }
 }
 
-/// The features of one layer: a function of its seed and of how often they were drawn before.
-fn drawn([features, head_width]: [usize; 2], seed: u64, draw: u64, device: &Device) -> Tensor<2> {
-    let randomness = &mut Randomness::new(Purpose::Frozen, seed, draw);
+/// The features of one layer, a function of its seed and the number of earlier samples.
+fn sampled(
+    [features, head_width]: [usize; 2],
+    seed: u64,
+    sample: u64,
+    device: &Device,
+) -> Tensor<2> {
+    let randomness = &mut Randomness::new(Purpose::Frozen, seed, sample);
     orthogonal_features(features, head_width, randomness, device)
 }

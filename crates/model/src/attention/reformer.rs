@@ -1,30 +1,30 @@
-//! Reformer: attention among vectors that hash alike. Kitaev et al. 2020.
+//! Reformer: attention by locality-sensitive hashing (LSH). Kitaev et al. 2020.
 //!
-//! Queries and keys are one map, so a vector's nearest keys are those in the same direction, and random rotations sort
-//! directions into buckets. Per round, positions stand in the order of their buckets and are cut into chunks; a chunk looks at
-//! itself and its neighbours. So cost and memory grow with the length times the chunk, not with the square of the length.
+//! Queries and keys share one projection, so a vector's nearest keys have the same direction. Random rotations hash directions
+//! into buckets. For each hash, positions are sorted by bucket and split into chunks; a chunk attends to itself and its
+//! neighbours. Time and memory grow with the length times the chunk, not with the square of the length.
 //!
 //! ```text
-//! position   0 1 2 3 4 5 6 7          the ring of chunks, of all rounds one behind the other:
+//! position   0 1 2 3 4 5 6 7          the ring of chunks, of all hashes one after the other:
 //! bucket     2 0 1 2 0 0 1 2
-//! sorted     1 4 5 2 6 0 3 7            round 0           round 1
+//! sorted     1 4 5 2 6 0 3 7            hash 0            hash 1
 //! chunks    [1 4][5 2][6 0][3 7]      ┌[  ][  ][  ][  ]  [  ][  ][  ][  ]┐
 //!                  └─> sees 1 4, 5 2  └──────────────────────────────────┘
 //! ```
 //!
-//! Rounds hash by other rotations; their contexts are averaged with the weight that the sums of their exponentials have. A
-//! sequence that fits into one chunk is not hashed at all.
+//! Each hash has its own rotations; the outputs are averaged with weights in proportion to the sums of their exponentials. A
+//! sequence that fits into one chunk is not hashed.
 //!
-//! The numbers are those of Hugging Face's `LSHSelfAttention`. A key of the query's own position scores
-//! -100,000 instead of the large product of a vector with itself, so that a query sees itself only if it sees nothing
-//! else. Here this is no stand-in for minus infinity: when all rounds see only the query itself, they weigh alike.
+//! Values match Hugging Face's `LSHSelfAttention`. The score of a query with the key of its own position is -100,000 instead of
+//! the large product of a vector with itself, so that a query attends to itself only if there is nothing else. This is not a
+//! stand-in for minus infinity: if all hashes see only the query itself, they have equal weights.
 //!
-//! What causal means here: values of later tokens never flow into earlier outputs, and no gradient goes back from
-//! there. But sorting sees the whole sequence, and a later token can change which of the earlier ones share a chunk. That is why
-//! no cache can serve it. For the same reason padding, though never seen, takes places in chunks.
+//! What causal means here: values of later tokens never reach earlier outputs, and no gradient flows back from them. But
+//! sorting sees the whole sequence, so a later token can change which earlier ones share a chunk. That is why the layer cannot
+//! use a cache. For the same reason padding, though masked, takes up space in chunks.
 
-pub(super) mod meeting;
-pub(super) mod order;
+pub(super) mod chunk_order;
+pub(super) mod lsh_attention;
 mod torch_normal;
 
 use std::ops::Range;
@@ -33,59 +33,58 @@ use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use self::meeting::Meeting;
-use self::order::{
-    FillConfig, Order, check_neighbours, counted, padded, padding, whole, with_padding,
+use self::chunk_order::{
+    ChunkOrder, PaddingConfig, arange, check_neighbours, pad, padded_length, padding_mask, to_i64,
 };
+use self::lsh_attention::ChunkedWeights;
 use self::torch_normal::torch_normal;
 
 use super::heads::with_heads;
-use super::pattern::{Call, Context};
-use super::{
-    Attention, AttentionInput, AttentionOutput, AttentionSettings, CacheSize, Place, Role, Sides,
-};
+use super::multi_head::{merge_heads, split_heads};
+use super::pattern::AttendContext;
+use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
 use crate::checks::{refuse, size, within};
-use crate::{AttentionSite, ConfigError, Initializer, Linear, Operations, Pass};
+use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
-/// Far beyond what hashing gains by.
-const MOST_BUCKETS: usize = 1 << 16;
-const MOST_ROUNDS: usize = 64;
+/// Far beyond what helps.
+const MAX_BUCKETS: usize = 1 << 16;
+const MAX_HASHES: usize = 64;
 
 with_heads! {
-    /// Settings of attention among vectors that hash alike.
+    /// Settings of LSH attention.
     pub struct ReformerConfig {
-        /// Into how many buckets a round sorts directions; even, since a rotation gives two opposite ones.
+        /// The number of buckets per hash; even, since a rotation gives two opposite ones.
         pub buckets: usize,
-        /// How often it hashes, each time by other rotations.
-        pub rounds: usize,
-        /// How many sorted positions look at each other.
+        /// The number of hashes, each with its own rotations.
+        pub hashes: usize,
+        /// How many sorted positions form a chunk.
         pub chunk: usize,
-        /// How many chunks before its own a query sees too.
+        /// How many chunks before its own a query also attends to.
         #[serde(default = "one")]
         pub chunks_before: usize,
-        /// How many chunks after its own a query sees too.
+        /// How many chunks after its own a query also attends to.
         #[serde(default)]
         pub chunks_after: usize,
-        /// Of the random rotations.
+        /// The seed of the random rotations.
         #[serde(default)]
         pub seed: u64,
-        /// By which generator the rotations are drawn from the seed; by ours unless said.
+        /// The random number generator of the rotations; ours by default.
         #[serde(default, skip_serializing_if = "is_ours")]
         pub generator: RotationGenerator,
-        /// Even numbers that make up `buckets`, where each has rotations of its own, so that many buckets need few.
+        /// Even factors of `buckets`, each with its own rotations, so that many buckets need few rotations.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub factors: Vec<usize>,
-        /// To which lengths sequences are filled up; to whole chunks unless said.
+        /// To which length sequences are padded; to a multiple of the chunk by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub fill: Option<FillConfig>,
+        pub padding: Option<PaddingConfig>,
     }
 }
 
-/// By which generator rotations are drawn.
+/// The random number generator of the rotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RotationGenerator {
-    /// The one of all numbers that are drawn here.
+    /// The generator of all other parameters.
     #[default]
     Ours,
     /// PyTorch's, after its `manual_seed`.
@@ -101,15 +100,15 @@ fn one() -> usize {
 }
 
 impl ReformerConfig {
-    /// The numbers that make up the buckets, each with rotations of its own.
-    fn parts(&self) -> Vec<usize> {
+    /// The factors of the buckets, each with its own rotations.
+    fn bucket_factors(&self) -> Vec<usize> {
         match self.factors.as_slice() {
             [] => vec![self.buckets],
             factors => factors.to_vec(),
         }
     }
 
-    /// Whether the factors make up the buckets.
+    /// Whether the product of the factors is the number of buckets.
     fn validate_factors(&self, path: &str) -> Result<(), ConfigError> {
         let path = format!("{path}.factors");
         if let Some(odd) = self.factors.iter().find(|it| !it.is_multiple_of(2)) {
@@ -123,7 +122,7 @@ impl ReformerConfig {
             return refuse(
                 &path,
                 format!(
-                    "{:?} make up {product} buckets and there are {}; they must be equal",
+                    "the product of {:?} is {product} and there are {} buckets; they must be equal",
                     self.factors, self.buckets
                 ),
             );
@@ -131,22 +130,22 @@ impl ReformerConfig {
         Ok(())
     }
 
-    /// How many keys a query meets in one round.
-    fn met(&self) -> usize {
+    /// How many keys a query attends to per hash.
+    fn visible_keys(&self) -> usize {
         let chunks = self.chunks_before.saturating_add(self.chunks_after);
         self.chunk.saturating_mul(chunks.saturating_add(1))
     }
 }
 
 impl AttentionSettings for ReformerConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
         let kind = "Reformer";
-        place.serve(path, kind, &[Role::Bidirectional, Role::Causal])?;
-        place.take_positions(path, kind, &[])?;
-        self.shared().validate(path, place.widths.queries)?;
-        self.shared().refuse_head_norm(path, kind)?;
-        self.shared().refuse_groups(path, kind)?;
-        within(&format!("{path}.buckets"), self.buckets, MOST_BUCKETS)?;
+        spec.require_role(path, kind, &[Role::Bidirectional, Role::Causal])?;
+        spec.require_positions(path, kind, &[])?;
+        self.heads_config().validate(path, spec.widths.queries)?;
+        self.heads_config().refuse_head_norm(path, kind)?;
+        self.heads_config().refuse_groups(path, kind)?;
+        within(&format!("{path}.buckets"), self.buckets, MAX_BUCKETS)?;
         if !self.buckets.is_multiple_of(2) {
             return refuse(
                 &format!("{path}.buckets"),
@@ -157,60 +156,60 @@ impl AttentionSettings for ReformerConfig {
             );
         }
         self.validate_factors(path)?;
-        within(&format!("{path}.rounds"), self.rounds, MOST_ROUNDS)?;
+        within(&format!("{path}.hashes"), self.hashes, MAX_HASHES)?;
         size(&format!("{path}.chunk"), self.chunk)?;
-        if let Some(fill) = &self.fill {
-            fill.validate(&format!("{path}.fill"), self.chunk)?;
+        if let Some(padding) = &self.padding {
+            padding.validate(&format!("{path}.padding"), self.chunk)?;
         }
         let neighbours = [self.chunks_before, self.chunks_after];
-        let cut = (self.chunk, self.fill.as_ref());
-        check_neighbours(path, place.length, cut, neighbours)
+        let chunk = (self.chunk, self.padding.as_ref());
+        check_neighbours(path, spec.length, chunk, neighbours)
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
-        let (shared, width, deviation) = (self.shared(), place.widths.queries, place.deviation);
-        let head_width = shared.head_width(width);
-        let inner = shared.heads * head_width;
-        let half = self.parts().into_iter().sum::<usize>() / 2;
-        let shape = [shared.heads, head_width, self.rounds, half];
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
+        let (heads, width, std) = (self.heads_config(), spec.widths.queries, spec.init_std);
+        let head_width = heads.head_width(width);
+        let inner_width = heads.heads * head_width;
+        let rotations = self.bucket_factors().into_iter().sum::<usize>() / 2;
+        let shape = [heads.heads, head_width, self.hashes, rotations];
         let seed = self.seed;
         let rotations = match self.generator {
-            RotationGenerator::Ours => initial.frozen_normal(shape, seed),
-            RotationGenerator::Torch => initial.frozen(shape, move |device| {
-                let numbers = torch_normal(seed, shape.iter().product());
-                Tensor::from_data(TensorData::new(numbers, shape), device)
+            RotationGenerator::Ours => initializer.frozen_normal(shape, seed),
+            RotationGenerator::Torch => initializer.frozen(shape, move |device| {
+                let values = torch_normal(seed, shape.iter().product());
+                Tensor::from_data(TensorData::new(values, shape), device)
             }),
         };
         Attention::Reformer(Reformer {
-            query_key: Linear::new(width, inner, shared.bias, deviation, initial),
-            value: Linear::new(width, inner, shared.bias, deviation, initial),
+            query_key: Linear::new(width, inner_width, heads.bias, std, initializer),
+            value: Linear::new(width, inner_width, heads.bias, std, initializer),
             output: Linear::new(
-                inner,
-                place.widths.output,
-                shared.output_bias,
-                place.residual_deviation,
-                initial,
+                inner_width,
+                spec.widths.output,
+                heads.output_bias,
+                spec.residual_std,
+                initializer,
             ),
             rotations,
             config: self.clone(),
-            role: place.role,
+            role: spec.role,
         })
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        let inner = (self.heads * self.shared().head_width(width)) as u64;
-        let each = 4 * inner;
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        let inner_width = (self.heads * self.heads_config().head_width(width)) as u64;
+        let per_key = 4 * inner_width;
         let attention = if length <= self.chunk {
-            each.saturating_mul(length as u64)
+            per_key.saturating_mul(length as u64)
         } else {
-            let rounds = self.rounds as u64;
-            let rotated: usize = self.parts().into_iter().sum();
-            let hashing = (inner * rounds).saturating_mul(rotated as u64);
-            let met = rounds.saturating_mul(self.met() as u64);
-            each.saturating_mul(met).saturating_add(hashing)
+            let hashes = self.hashes as u64;
+            let rotated: usize = self.bucket_factors().into_iter().sum();
+            let hashing = (inner_width * hashes).saturating_mul(rotated as u64);
+            let keys = hashes.saturating_mul(self.visible_keys() as u64);
+            per_key.saturating_mul(keys).saturating_add(hashing)
         };
-        Operations {
-            weights: 6 * width as u64 * inner,
+        Flops {
+            weights: 6 * width as u64 * inner_width,
             attention,
         }
     }
@@ -221,20 +220,20 @@ impl AttentionSettings for ReformerConfig {
 
     fn describe(&self, width: usize) -> String {
         let kind = format!(
-            "Reformer, chunks of {} in {} rounds of {} buckets",
-            self.chunk, self.rounds, self.buckets
+            "Reformer, chunks of {} with {} hashes of {} buckets",
+            self.chunk, self.hashes, self.buckets
         );
-        self.shared().describe(&kind, width)
+        self.heads_config().describe(&kind, width)
     }
 }
 
-/// Attention among vectors that hash alike.
+/// LSH attention.
 #[derive(Module, Debug)]
 pub struct Reformer {
     query_key: Linear,
     value: Linear,
     output: Linear,
-    /// `[heads, head_width, rounds, buckets / 2]`, of factors half their sum; drawn once and never trained.
+    /// `[heads, head_width, hashes, rotations]`, with half as many rotations as the sum of the bucket factors; not trained.
     rotations: Param<Tensor<4>>,
     #[module(skip)]
     config: ReformerConfig,
@@ -243,117 +242,105 @@ pub struct Reformer {
 }
 
 impl Reformer {
-    /// Lets the queries gather.
+    /// The attention output of each query, `[batch, queries, width]`.
     ///
     /// # Panics
     /// When there is a cache.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
+    pub fn forward(&self, input: AttentionInput, pass: &mut ForwardContext) -> Tensor<3> {
         assert!(
             pass.cache.is_none(),
-            "Reformer attention: no cache can serve it, since each new position may change which earlier ones meet; \
+            "Reformer attention: it cannot use a cache, since each new position may change which earlier ones share a chunk; \
              give the whole sequence instead"
         );
-        let Sides { queries, real, .. } = input.sides(self.role, pass);
-        let [batch, length, _] = queries.dims();
+        let layer = input.layer;
+        let (x, memory) = input.queries_and_memory(self.role, pass);
+        let [batch, length, _] = x.dims();
         if batch == 0 || length == 0 {
-            return self.of_nothing(queries);
+            // burn has no argmax of an empty axis.
+            let inner_width = self.output.weight.dims()[1];
+            let empty = Tensor::zeros([batch, length, inner_width], &x.device());
+            return self.output.forward(empty);
         }
-        let query = self.split(self.query_key.forward(queries.clone()));
-        let value = self.split(self.value.forward(queries));
-        let mut call = Call {
+        let query_key = self.split_heads(self.query_key.forward(x.clone()));
+        let value = self.split_heads(self.value.forward(x));
+        let mut context = AttendContext {
             site: AttentionSite {
-                layer: input.layer,
+                layer,
                 role: self.role,
             },
-            real,
+            non_padding: memory.non_padding,
             dropout: self.config.dropout,
             pass,
         };
-        let [_, heads, _, head_width] = query.dims();
-        let order = self.order(&query, call.real.as_deref());
-        let meeting = Meeting::new(query, &order, self.role);
-        let Context { context, weights } = meeting.gathered(&order, value, &mut call);
-        let context = context
-            .swap_dims(1, 2)
-            .reshape([batch, length, heads * head_width]);
-        AttentionOutput {
-            output: self.output.forward(context),
-            weights,
-        }
+        let order = self.order(&query_key, context.non_padding.as_deref());
+        let weights = ChunkedWeights::lsh(query_key, &order, self.role);
+        let attended = weights.attend(&order, value, &mut context);
+        self.output.forward(merge_heads(attended.output))
     }
 
-    /// What an axis of no length gives: burn finds no largest number there.
-    fn of_nothing(&self, queries: Tensor<3>) -> AttentionOutput {
-        let [batch, length, _] = queries.dims();
-        let inner = self.output.weight.dims()[1];
-        let context = Tensor::zeros([batch, length, inner], &queries.device());
-        AttentionOutput {
-            output: self.output.forward(context),
-            weights: None,
-        }
-    }
-
-    /// `[batch, length, heads · head_width]` to `[batch, heads, length, head_width]`
-    fn split(&self, x: Tensor<3>) -> Tensor<4> {
-        let [batch, length, inner] = x.dims();
+    fn split_heads(&self, x: Tensor<3>) -> Tensor<4> {
         let heads = self.config.heads;
-        x.reshape([batch, length, heads, inner / heads])
-            .swap_dims(1, 2)
+        let head_width = x.dims()[2] / heads;
+        split_heads(x, heads, head_width, None)
     }
 
-    /// The order in which these vectors `[batch, heads, length, head_width]` stand.
-    fn order(&self, vectors: &Tensor<4>, real: Option<&[Range<usize>]>) -> Order {
+    /// The order of these vectors `[batch, heads, length, head_width]` by bucket.
+    fn order(&self, vectors: &Tensor<4>, non_padding: Option<&[Range<usize>]>) -> ChunkOrder {
         let [batch, heads, length, _] = vectors.dims();
         let (chunk, rows) = (self.config.chunk, batch * heads);
         let device = vectors.device();
-        let padded = padded(length, chunk, self.config.fill.as_ref());
-        if padded <= chunk {
-            return Order::straight(vectors, length, length, [0, 0], real);
+        let padded_length = padded_length(length, chunk, self.config.padding.as_ref());
+        if padded_length <= chunk {
+            return ChunkOrder::by_position(vectors, length, length, [0, 0], non_padding);
         }
-        let (rounds, buckets) = (self.config.rounds, self.config.buckets);
-        let hashes = self.hashes(vectors.clone().detach(), padded);
-        let is_padded = padded > length || real.is_some();
-        let hashes = if is_padded {
-            // A bucket of their own, behind all others.
-            let padding = padding(vectors, padded, real).reshape([rows, 1, padded]);
-            hashes.mask_fill(padding.expand([rows, rounds, padded]), buckets as i64)
+        let (hashes, buckets) = (self.config.hashes, self.config.buckets);
+        let bucket_ids = self.bucket_ids(vectors.clone().detach(), padded_length);
+        let is_padded = padded_length > length || non_padding.is_some();
+        let bucket_ids = if is_padded {
+            // Padding has a bucket of its own, after all others.
+            let padding = padding_mask(vectors, padded_length, non_padding);
+            let padding = padding.reshape([rows, 1, padded_length]);
+            bucket_ids.mask_fill(
+                padding.expand([rows, hashes, padded_length]),
+                buckets as i64,
+            )
         } else {
-            hashes
+            bucket_ids
         };
-        // Within a bucket by position: with it in the number, no two are equal, and any sort is stable.
-        let places = counted(padded, &device);
-        let sorted = (hashes * padded as i64 + places.unsqueeze()).sort(2);
-        let sorted = sorted.reshape([rows, rounds * padded]);
-        Order {
+        // Sort keys of bucket and position: no two are equal, so any sort is stable.
+        let positions = arange(padded_length, &device);
+        let sorted = (bucket_ids * padded_length as i64 + positions.unsqueeze()).sort(2);
+        let sorted = sorted.reshape([rows, hashes * padded_length]);
+        ChunkOrder {
             padding: is_padded.then(|| {
-                let first = (buckets * padded) as i64;
-                sorted.clone().greater_equal_scalar(first)
+                let first_padding = (buckets * padded_length) as i64;
+                sorted.clone().greater_equal_scalar(first_padding)
             }),
-            positions: sorted.remainder_scalar(padded as i64),
-            rounds,
+            positions: sorted.remainder_scalar(padded_length as i64),
+            hashes,
             chunk,
             before: self.config.chunks_before,
             after: self.config.chunks_after,
         }
     }
 
-    /// The buckets of vectors in each round, `[batch · heads, rounds, padded]`.
-    fn hashes(&self, vectors: Tensor<4>, padded: usize) -> Tensor<3, Int> {
-        let [heads, head_width, rounds, half] = self.rotations.dims();
+    /// The bucket of each vector for each hash, `[batch · heads, hashes, padded_length]`.
+    fn bucket_ids(&self, vectors: Tensor<4>, padded_length: usize) -> Tensor<3, Int> {
+        let [heads, head_width, hashes, count] = self.rotations.dims();
         let batch = vectors.dims()[0];
         let rotations = self.rotations.val().detach();
-        let rotations = rotations.reshape([1, heads, head_width, rounds * half]);
-        let rotated = with_padding(vectors, padded).matmul(rotations);
-        let rotated = rotated.reshape([batch * heads, padded, rounds, half]);
-        let (mut start, mut product) = (0, 1);
-        let parts = self.config.parts().into_iter().map(|factor| {
+        let rotations = rotations.reshape([1, heads, head_width, hashes * count]);
+        let rotated = pad(vectors, padded_length).matmul(rotations);
+        let rotated = rotated.reshape([batch * heads, padded_length, hashes, count]);
+        let (mut start, mut stride) = (0, 1);
+        let parts = self.config.bucket_factors().into_iter().map(|factor| {
             let rotated = rotated.clone().narrow(3, start, factor / 2);
             let both = Tensor::cat(vec![rotated.clone(), -rotated], 3);
-            let hashes = whole(both.argmax(3).squeeze_dim::<3>(3)) * product;
-            (start, product) = (start + factor / 2, product * factor as i64);
-            hashes
+            let part = to_i64(both.argmax(3).squeeze_dim::<3>(3)) * stride;
+            (start, stride) = (start + factor / 2, stride * factor as i64);
+            part
         });
-        let hashes = parts.reduce(Tensor::add).expect("there is a factor");
-        hashes.swap_dims(1, 2)
+        let bucket_ids = parts.reduce(Tensor::add).expect("there is a factor");
+        bucket_ids.swap_dims(1, 2)
     }
 }

@@ -1,8 +1,8 @@
-//! Attention by a score of one's choice: dot and scaled dot products (Luong et al. 2015; Vaswani et al. 2017), bilinear (Luong
-//! et al. 2015) and additive (Bahdanau et al. 2015).
+//! Attention with a choice of score functions: dot and scaled dot products (Luong et al. 2015; Vaswani et al. 2017), bilinear
+//! (Luong et al. 2015) and additive (Bahdanau et al. 2015).
 //!
-//! `output = softmax(score(query, key)) · values`, of sequences as they are, or of heads with maps of their own. All heads have
-//! the same score.
+//! `output = softmax(score(query, key)) · values`, on raw sequences or on projected heads. All heads share the parameters of
+//! the score.
 
 use attentive_tensor::Scores;
 use burn::module::{Module, Param};
@@ -10,21 +10,21 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::additive::Additive;
-use super::pattern::{Call, Context, Projected};
+use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, CacheSize, CommonSettings, HeadsConfig, Pattern, Place,
-    place::rotated, unprojected::maybe_projected,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, CommonSettings, HeadsConfig, Pattern,
+    spec::rotary_with_heads, unprojected::with_optional_heads,
 };
 use crate::checks::{probability, refuse, size};
-use crate::{ConfigError, Initializer, Operations};
+use crate::{ConfigError, Flops, Initializer};
 
-/// Settings of attention by a score.
+/// Settings of attention with a choice of score functions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScoredConfig {
-    /// How well a key fits a query.
+    /// The score function.
     pub score: ScoreConfig,
-    /// How many heads map queries, keys and values first; without, these are taken as they are.
+    /// The number of heads; without heads, there are no projections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads: Option<usize>,
     /// Dropout on the attention weights.
@@ -32,7 +32,7 @@ pub struct ScoredConfig {
     pub dropout: f64,
 }
 
-/// How well a key fits a query.
+/// The score function of a query and a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScoreConfig {
@@ -42,15 +42,15 @@ pub enum ScoreConfig {
     ScaledDot {},
     /// `queryᵀ · bilinear · key`, also for queries and keys of different widths
     Bilinear {},
-    /// `score · tanh(query map + key map)`, also for queries and keys of different widths
+    /// `score · tanh(W_query query + W_key key)`, also for queries and keys of different widths
     Additive {
-        /// Width inside the tangent.
+        /// Width of the hidden layer.
         hidden_width: usize,
     },
 }
 
 impl ScoredConfig {
-    /// Width of the keys that are compared, in a model of this width.
+    /// Width of the keys that the score sees, in a model of this width.
     fn key_width(&self, width: usize) -> usize {
         self.heads().map_or(width, |heads| heads.head_width(width))
     }
@@ -68,23 +68,23 @@ impl CommonSettings for ScoredConfig {
 }
 
 impl AttentionSettings for ScoredConfig {
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError> {
-        place.take_positions(path, "scored", rotated(self.heads))?;
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
+        spec.require_positions(path, "scored", rotary_with_heads(self.heads))?;
         probability(&format!("{path}.dropout"), self.dropout)?;
         if let ScoreConfig::Additive { hidden_width } = self.score {
             size(&format!("{path}.score.hidden_width"), hidden_width)?;
         }
-        let widths = place.widths;
+        let widths = spec.widths;
         if let Some(heads) = self.heads() {
             return heads.validate_plain(path, widths.queries);
         }
-        place.give_values(path, "scored")?;
+        spec.require_value_width(path, "scored")?;
         match self.score {
             ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} if widths.queries != widths.keys => {
                 refuse(
                     &format!("{path}.score.kind"),
                     format!(
-                        "a dot product needs queries (width {}) as wide as keys (width {}); use bilinear or additive, or say heads",
+                        "a dot product needs queries (width {}) as wide as keys (width {}); use bilinear or additive, or set heads",
                         widths.queries, widths.keys
                     ),
                 )
@@ -93,34 +93,34 @@ impl AttentionSettings for ScoredConfig {
         }
     }
 
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention {
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let heads = self.heads();
         let [queries, keys] = match &heads {
-            Some(heads) => [heads.head_width(place.widths.queries); 2],
-            None => [place.widths.queries, place.widths.keys],
+            Some(heads) => [heads.head_width(spec.widths.queries); 2],
+            None => [spec.widths.queries, spec.widths.keys],
         };
-        let score = Score::new(&self.score, [queries, keys], place.deviation, initial);
+        let score = Score::new(&self.score, [queries, keys], spec.init_std, initializer);
         let pattern = Pattern::Scored(Scored { score });
-        maybe_projected(pattern, heads, self.dropout, place, initial)
+        with_optional_heads(pattern, heads, self.dropout, spec, initializer)
     }
 
-    fn operations(&self, width: usize, length: usize) -> Operations {
-        let met = (length as u64).div_ceil(2);
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        let keys = (length as u64).div_ceil(2);
         let count = self.heads.unwrap_or(1) as u64;
         let key_width = self.key_width(width) as u64;
-        let (weights, scored) = match self.score {
+        let (weights, score) = match self.score {
             ScoreConfig::Dot {} | ScoreConfig::ScaledDot {} => (0, 2 * key_width),
             ScoreConfig::Bilinear {} => (2 * key_width * key_width, 2 * key_width),
             ScoreConfig::Additive { hidden_width } => {
                 (4 * key_width * hidden_width as u64, 4 * hidden_width as u64)
             }
         };
-        let maps = self
+        let projections = self
             .heads()
-            .map_or(0, |heads| heads.operations(width, 0).weights);
-        Operations {
-            weights: maps + count * weights,
-            attention: (count * (scored + 2 * key_width)).saturating_mul(met),
+            .map_or(0, |heads| heads.flops(width, 0).weights);
+        Flops {
+            weights: projections + count * weights,
+            attention: (count * (score + 2 * key_width)).saturating_mul(keys),
         }
     }
 
@@ -149,13 +149,13 @@ impl AttentionSettings for ScoredConfig {
     }
 }
 
-/// Weighs the values by the softmax of a score.
+/// Softmax attention with a score function.
 #[derive(Module, Debug)]
 pub struct Scored {
     score: Score,
 }
 
-/// A score and its parameters.
+/// A score function and its parameters.
 #[derive(Module, Debug)]
 enum Score {
     Dot(Dot),
@@ -180,8 +180,8 @@ impl Score {
     fn new(
         config: &ScoreConfig,
         [queries, keys]: [usize; 2],
-        deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
         match *config {
             ScoreConfig::Dot {} => Self::Dot(Dot { scale: 1.0 }),
@@ -189,37 +189,37 @@ impl Score {
                 scale: 1.0 / (keys as f64).sqrt(),
             }),
             ScoreConfig::Bilinear {} => Self::Bilinear(Bilinear {
-                bilinear: initial.normal([queries, keys], deviation),
+                bilinear: initializer.normal([queries, keys], std),
             }),
             ScoreConfig::Additive { hidden_width } => Self::Additive(Additive::new(
                 [queries, keys],
                 hidden_width,
-                deviation,
-                initial,
+                std,
+                initializer,
             )),
         }
     }
 }
 
 impl Scored {
-    pub(super) fn attend(&self, heads: Projected, mut call: Call) -> Context {
-        let Projected { query, key, value } = heads;
+    pub(super) fn attend(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
+        let Qkv { query, key, value } = qkv;
         let (query, key) = match &self.score {
             Score::Dot(_) => (query, key),
             Score::Bilinear(score) => (
                 attentive_tensor::linear(query, score.bilinear.val().transpose(), None),
                 key,
             ),
-            Score::Additive(score) => (score.map_queries(query), score.map_keys(key)),
+            Score::Additive(score) => (score.project_queries(query), score.project_keys(key)),
         };
-        let (heads, _) = call.remember(Projected { query, key, value }, None);
-        let mask = call.mask(0);
+        let (qkv, _) = context.append_to_cache(Qkv { query, key, value }, None);
+        let mask = context.mask(0);
         match &self.score {
-            Score::Dot(score) => call.attend(heads, &Scores::new(mask, score.scale)),
-            Score::Bilinear(_) => call.attend(heads, &Scores::new(mask, 1.0)),
+            Score::Dot(score) => context.attend(qkv, &Scores::new(mask, score.scale)),
+            Score::Bilinear(_) => context.attend(qkv, &Scores::new(mask, 1.0)),
             Score::Additive(score) => {
-                let scores = score.of(heads.query, heads.key);
-                call.weigh_by(scores, &mask, heads.value)
+                let scores = score.scores(qkv.query, qkv.key);
+                context.attend_with_scores(scores, &mask, qkv.value)
             }
         }
     }

@@ -1,49 +1,49 @@
-//! What a model asks of the settings of any attention. Each kind answers in its own file.
+//! The interface between a model and the config of any attention. Each kind implements it in its own file.
 
-use super::{Attention, HeadsConfig, Place};
-use crate::{ConfigError, Initializer, Operations};
+use super::{Attention, AttentionSpec, HeadsConfig};
+use crate::{ConfigError, Flops, Initializer};
 
-/// How much a cache holds for one layer.
+/// The cache size of one layer, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheSize {
-    /// So many numbers more for each position.
+    /// This many elements per position.
     Growing(u64),
-    /// At most so many numbers, however long the sequence.
+    /// At most this many elements, whatever the length.
     Fixed(u64),
-    /// No cache can serve: each new position may change what earlier ones gather.
+    /// The layer cannot use a cache: a new position may change what earlier ones attend to.
     Impossible,
 }
 
-/// The settings of one kind of attention.
+/// The config of one kind of attention.
 pub trait AttentionSettings: CommonSettings {
-    /// Whether they can work in this place; `path` is where they stand.
-    fn validate(&self, path: &str, place: &Place) -> Result<(), ConfigError>;
+    /// Whether a layer can be built for `spec`; `path` is the config's path for error messages.
+    fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError>;
 
-    /// The layer, of settings that were found valid.
-    fn build(&self, place: &Place, initial: &mut Initializer) -> Attention;
+    /// Builds the layer. The config must be valid.
+    fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention;
 
-    /// Operations per token in a model of this width, at this length, of a causal layer.
-    fn operations(&self, width: usize, length: usize) -> Operations;
+    /// Flops per token of a causal layer in a model of this width, at this length.
+    fn flops(&self, width: usize, length: usize) -> Flops;
 
-    /// What a cache holds for it.
+    /// The cache size of the layer.
     fn cache(&self, width: usize) -> CacheSize;
 
-    /// A few words for a person.
+    /// A short human-readable description.
     fn describe(&self, width: usize) -> String;
 }
 
-/// What kinds have in common; `with_heads` answers for those with heads.
+/// The part of the interface that `with_heads` implements for kinds with heads.
 pub trait CommonSettings {
-    /// Its dropout, where it has one.
+    /// Its dropout, if it has any.
     fn dropout_mut(&mut self) -> Option<&mut f64>;
 
-    /// Its heads, where it has some.
+    /// Its heads, if it has any.
     fn heads(&self) -> Option<HeadsConfig> {
         None
     }
 
-    /// Writes implied sizes out.
-    fn write_out(&mut self, width: usize) {
+    /// Makes defaults that depend on the width explicit.
+    fn canonicalize(&mut self, width: usize) {
         let _ = width;
     }
 }

@@ -1,24 +1,23 @@
-//! Attention of sequences as they are: one head, and no maps around its pattern. What it gives is as wide as the values.
+//! A pattern without projections: one head of the raw queries, keys and values. The output has the width of the values.
 
 use burn::module::Module;
+use burn::tensor::Tensor;
 
-use super::pattern::{Call, Projected};
-use super::{
-    Attention, AttentionInput, AttentionOutput, HeadsConfig, MultiHead, Pattern, Place, Role,
-};
-use crate::{AttentionSite, Initializer, Pass};
+use super::pattern::{AttendContext, Qkv};
+use super::{Attention, AttentionInput, AttentionSpec, HeadsConfig, MultiHead, Pattern, Role};
+use crate::{AttentionSite, ForwardContext, Initializer};
 
-/// A layer with maps around the pattern where heads are said, and without any otherwise.
-pub(super) fn maybe_projected(
+/// The pattern with projections around it if heads are configured, and without otherwise.
+pub(super) fn with_optional_heads(
     pattern: Pattern,
     heads: Option<HeadsConfig>,
     dropout: f64,
-    place: &Place,
-    initial: &mut Initializer,
+    spec: &AttentionSpec,
+    initializer: &mut Initializer,
 ) -> Attention {
     match heads {
-        Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, place, initial)),
-        None => Attention::Unprojected(Unprojected::new(pattern, dropout, place.role)),
+        Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, spec, initializer)),
+        None => Attention::Unprojected(Unprojected::new(pattern, dropout, spec.role)),
     }
 }
 
@@ -42,28 +41,25 @@ impl Unprojected {
         }
     }
 
-    /// How queries and keys meet.
+    /// The pattern of the layer.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Lets the queries gather.
-    pub fn forward(&self, input: AttentionInput, pass: &mut Pass) -> AttentionOutput {
-        let sides = input.sides(self.role, pass);
-        let call = Call {
+    /// The attention output of each query, `[batch, queries, width]`.
+    pub fn forward(&self, input: AttentionInput, pass: &mut ForwardContext) -> Tensor<3> {
+        let layer = input.layer;
+        let (queries, memory) = input.queries_and_memory(self.role, pass);
+        let context = AttendContext {
             site: AttentionSite {
-                layer: input.layer,
+                layer,
                 role: self.role,
             },
-            real: sides.real,
+            non_padding: memory.non_padding,
             dropout: self.dropout,
             pass,
         };
-        let heads = Projected::one_head(sides.queries, sides.keys, sides.values);
-        let attended = self.pattern.attend(heads, call);
-        AttentionOutput {
-            output: attended.context.squeeze_dim(1),
-            weights: attended.weights,
-        }
+        let qkv = Qkv::one_head(queries, memory.keys, memory.values);
+        self.pattern.attend(qkv, context).output.squeeze_dim(1)
     }
 }

@@ -1,63 +1,66 @@
-//! Rows of a batch chosen anew: in a beam search a sequence goes on as several, or not at all.
+//! Selecting batch rows: in a beam search, a sequence continues as several, or not at all.
 
 use attentive_tensor::LinearState;
 use burn::tensor::{Device, Int, Tensor};
 
-use super::{Cache, Kept};
+use super::{Cache, SelfAttentionCache};
 
 impl Cache {
-    /// Makes row `i` of the batch what row `rows[i]` was. A row may be named several times, or not at all.
+    /// Replaces row `i` of the batch by row `rows[i]`. A row may be selected several times, or not at all.
     ///
     /// # Panics
-    /// When a row is named that the batch does not have.
+    /// When a row is not in the batch.
     pub fn select(&mut self, rows: &[usize]) {
-        let looked_at = |row: &usize| self.looked_at.get(*row).copied().unwrap_or(*row);
-        let looked_at: Vec<usize> = rows.iter().map(looked_at).collect();
-        // Beams of one sequence look at the same memory, so mostly there is nothing to move of what is largest.
-        let same_memory = looked_at == self.looked_at;
-        let mut some_kept = false;
+        let original_row = |row: &usize| self.original_rows.get(*row).copied().unwrap_or(*row);
+        let original_rows: Vec<usize> = rows.iter().map(original_row).collect();
+        // Beams of one sequence attend to the same memory, so its keys and values, the largest part, rarely have to be copied.
+        let same_memory = original_rows == self.original_rows;
+        let mut any_cached = false;
         for layer in &mut self.layers {
-            if let Some(kept) = layer.own.as_mut() {
-                kept.select(rows);
-                some_kept = true;
+            if let Some(cached) = layer.self_attention.as_mut() {
+                cached.select(rows);
+                any_cached = true;
             }
             if let Some((keys, values)) = layer.memory.as_mut() {
-                some_kept = true;
+                any_cached = true;
                 if !same_memory {
-                    (*keys, *values) = (chosen(keys, rows), chosen(values, rows));
+                    (*keys, *values) = (select(keys, rows), select(values, rows));
                 }
             }
         }
-        if some_kept {
-            self.looked_at = looked_at;
+        if any_cached {
+            self.original_rows = original_rows;
         }
     }
 }
 
-impl Kept {
+impl SelfAttentionCache {
     fn select(&mut self, rows: &[usize]) {
         match self {
-            Self::KeyValues(held) => {
-                // With the unused room, which is at most as large again and spares making it anew.
-                held.held = held.held.take().map(|all| all.map(|it| chosen(&it, rows)));
+            Self::KeyValues(cached) => {
+                // Copies the unused capacity too, at most as much again, which avoids a reallocation later.
+                let buffers = cached.buffers.take();
+                cached.buffers = buffers.map(|all| all.map(|it| select(&it, rows)));
             }
-            Self::Segment(held) => held.held = held.held.take().map(|it| chosen(&it, rows)),
-            Self::State(held) => {
-                held.held = held.held.take().map(|state| LinearState {
-                    sums: chosen(&state.sums, rows),
-                    totals: chosen(&state.totals, rows),
+            Self::Segment(cached) => {
+                cached.inputs = cached.inputs.take().map(|it| select(&it, rows));
+            }
+            Self::State(cached) => {
+                cached.state = cached.state.take().map(|state| LinearState {
+                    kv_sums: select(&state.kv_sums, rows),
+                    key_sums: select(&state.key_sums, rows),
                 });
             }
         }
     }
 }
 
-/// The rows of a tensor's first axis.
-fn chosen<const D: usize>(tensor: &Tensor<D>, rows: &[usize]) -> Tensor<D> {
+/// Rows of the first axis.
+fn select<const D: usize>(tensor: &Tensor<D>, rows: &[usize]) -> Tensor<D> {
     let batch = tensor.dims()[0];
     assert!(
         rows.iter().all(|row| *row < batch),
-        "cache: rows {rows:?} were chosen from a batch of {batch}"
+        "cache: rows {rows:?} are not in a batch of {batch}"
     );
     tensor.clone().select(0, indices(rows, &tensor.device()))
 }

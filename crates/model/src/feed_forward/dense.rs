@@ -2,33 +2,33 @@
 
 use attentive_tensor::{Activation, feed_forward};
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use serde_json::json;
 
 use super::ExpertForm;
 use crate::{Initializer, Linear};
 
-/// What a layer is made of.
+/// The shape of one layer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
-    pub gated: ExpertForm,
+pub(super) struct LayerShape {
+    pub form: ExpertForm,
     pub hidden_width: usize,
     pub activation: Activation,
     pub bias: bool,
 }
 
-impl Form {
-    /// Operations per token in a model of this width.
-    pub fn operations(&self, width: u64) -> u64 {
-        let maps = match self.gated {
+impl LayerShape {
+    /// Flops per token in a model of this width.
+    pub fn flops(&self, width: u64) -> u64 {
+        let projections = match self.form {
             ExpertForm::Plain => 2,
             ExpertForm::Gated => 3,
         };
-        2 * maps * width * self.hidden_width as u64
+        2 * projections * width * self.hidden_width as u64
     }
 
     pub fn describe(&self) -> String {
-        let (form, activation) = (json!(self.gated), json!(self.activation));
+        let (form, activation) = (json!(self.form), json!(self.activation));
         format!(
             "{} feed-forward of width {}, {}",
             form.as_str().unwrap_or_default(),
@@ -49,37 +49,41 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Builds the layer; the second spread is that of the map that writes into the residual stream.
+    /// Builds the layer; `residual_std` initializes the projection that writes into the residual stream.
     pub(super) fn new(
-        form: &Form,
+        shape: &LayerShape,
         width: usize,
-        [deviation, residual_deviation]: [f64; 2],
-        initial: &mut Initializer,
+        [std, residual_std]: [f64; 2],
+        initializer: &mut Initializer,
     ) -> Self {
-        let Form {
-            gated,
+        let LayerShape {
+            form,
             hidden_width,
             activation,
             bias,
-        } = *form;
-        let gated = gated == ExpertForm::Gated;
+        } = *shape;
+        let gated = form == ExpertForm::Gated;
         Self {
-            gate: gated.then(|| Linear::new(width, hidden_width, bias, deviation, initial)),
-            up: Linear::new(width, hidden_width, bias, deviation, initial),
-            down: Linear::new(hidden_width, width, bias, residual_deviation, initial),
+            gate: gated.then(|| Linear::new(width, hidden_width, bias, std, initializer)),
+            up: Linear::new(width, hidden_width, bias, std, initializer),
+            down: Linear::new(hidden_width, width, bias, residual_std, initializer),
             activation,
         }
     }
 
+    pub(super) fn device(&self) -> Device {
+        self.up.weight.lazy_device()
+    }
+
     /// `[…, width]` to `[…, width]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let gate = self.gate.as_ref().map(Linear::operands);
+        let gate = self.gate.as_ref().map(Linear::parameters);
         feed_forward(
             self.activation,
             x,
             gate,
-            self.up.operands(),
-            self.down.operands(),
+            self.up.parameters(),
+            self.down.parameters(),
         )
     }
 }

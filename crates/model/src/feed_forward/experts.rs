@@ -1,10 +1,10 @@
-//! Mixtures of experts: a router sends each token through a few of many feed-forward layers, so that the model grows and the
-//! work per token does not. Shazeer et al. 2017; Fedus et al. 2021 (Switch); Jiang et al. 2024 (Mixtral).
+//! Mixtures of experts: a router sends each token through a few of many feed-forward layers, so that the parameters grow and
+//! the flops per token do not. Shazeer et al. 2017; Fedus et al. 2021 (Switch); Jiang et al. 2024 (Mixtral).
 //!
 //! ```text
-//!  tokens  t0 t1 t2 t3      each token's 2 likeliest of 3 experts, and the rows that each expert gets:
+//!  tokens  t0 t1 t2 t3      each token's top 2 of 3 experts, and the rows dispatched to each expert:
 //!  router  01 02 01 20      expert 0: t0 t1 t2 t3    expert 1: t0 t2    expert 2: t1 t3
-//!                           the results, weighted, are added up where their tokens stand
+//!                           the weighted results are scatter-added to their tokens
 //! ```
 
 use attentive_tensor::{Activation, softmax};
@@ -12,47 +12,48 @@ use burn::module::Module;
 use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use super::dense::Form;
-use super::{Dense, Routes};
+use super::dense::LayerShape;
+use super::{Dense, Routing};
 use crate::checks::{not_negative, positive, refuse, within};
-use crate::{ConfigError, Initializer, Linear, Pass};
+use crate::{ConfigError, ForwardContext, Initializer, Linear};
 
 /// Settings of a mixture of experts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpertsConfig {
-    /// How many experts there are.
+    /// The number of experts.
     pub experts: usize,
-    /// How many of them each token goes through.
+    /// The number of experts per token (top-k).
     pub active: usize,
-    /// Width between the maps of one expert.
+    /// Width of each expert's hidden layer.
     pub hidden_width: usize,
-    /// Whether an expert is gated.
+    /// Whether the experts are gated.
     #[serde(default = "gated")]
     pub form: ExpertForm,
-    /// Of the gate, or between the two maps of a plain expert.
+    /// The activation of the gate, or of a plain expert's hidden layer.
     #[serde(default = "super::default_gate_activation")]
     pub activation: Activation,
-    /// Whether the experts' maps have biases; the router has none.
+    /// Whether the experts' projections have biases; the router has none.
     #[serde(default)]
     pub bias: bool,
-    /// What the results of a token's experts are multiplied by: `renormalized` for several experts, `probabilities` for one,
-    /// unless said.
+    /// How the results of a token's experts are weighted; by default `renormalized` for several active experts,
+    /// `probabilities` for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighting: Option<ExpertWeighting>,
-    /// While training, an expert takes at most `ceil(capacity · tokens · active / experts)` tokens of a pass; later ones go
-    /// past it. All are taken unless said, and outside training always, so that decoding does not depend on who else is there.
+    /// The capacity factor: in training, an expert takes at most `ceil(capacity · tokens · active / experts)` tokens of a
+    /// batch and drops later ones. Without it, and always in inference, no token is dropped, so that decoding does not depend
+    /// on the rest of the batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
-    /// Weight of the loss that asks for experts to be chosen equally often.
+    /// Weight of the load-balancing loss.
     #[serde(default = "default_balance")]
     pub balance_loss: f64,
-    /// Weight of the loss that asks the router for small logits. Zoph et al. 2022.
+    /// Weight of the router z-loss, which keeps its logits small. Zoph et al. 2022.
     #[serde(default)]
     pub z_loss: f64,
 }
 
-/// Whether a layer is gated.
+/// Whether an expert is gated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpertForm {
@@ -62,12 +63,12 @@ pub enum ExpertForm {
     Gated,
 }
 
-/// What the results of a token's experts are multiplied by.
+/// How the results of a token's experts are weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpertWeighting {
-    /// The router's probabilities, divided by their sum over the chosen experts, as Mixtral does. With a single expert that
-    /// is always one, and the router learns from the balance alone.
+    /// The router's probabilities, renormalized over the chosen experts, as Mixtral does. With a single active expert the
+    /// weight is always one, and the router learns from the balancing loss alone.
     Renormalized,
     /// The router's probabilities as they are, as the Switch Transformer does.
     Probabilities,
@@ -82,13 +83,13 @@ fn default_balance() -> f64 {
 }
 
 /// Far above the largest mixtures.
-const MOST_EXPERTS: usize = 1 << 16;
+const MAX_EXPERTS: usize = 1 << 16;
 
 impl ExpertsConfig {
-    /// Whether the settings can work; `path` is where they stand.
+    /// Whether the settings are valid; `path` names them in errors.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let at = |field: &str| format!("{path}.{field}");
-        within(&at("experts"), self.experts, MOST_EXPERTS)?;
+        within(&at("experts"), self.experts, MAX_EXPERTS)?;
         if !(1..=self.experts).contains(&self.active) {
             return refuse(
                 &at("active"),
@@ -105,13 +106,13 @@ impl ExpertsConfig {
         not_negative(&at("z_loss"), self.z_loss)
     }
 
-    /// What results are multiplied by, said or implied.
+    /// The weighting, given or default.
     pub fn weighting(&self) -> ExpertWeighting {
-        let implied = match self.active {
+        let default = match self.active {
             1 => ExpertWeighting::Probabilities,
             _ => ExpertWeighting::Renormalized,
         };
-        self.weighting.unwrap_or(implied)
+        self.weighting.unwrap_or(default)
     }
 
     pub(super) fn canonical(&self) -> Self {
@@ -121,17 +122,17 @@ impl ExpertsConfig {
         }
     }
 
-    pub(super) fn expert(&self) -> Form {
-        Form {
-            gated: self.form,
+    pub(super) fn expert(&self) -> LayerShape {
+        LayerShape {
+            form: self.form,
             hidden_width: self.hidden_width,
             activation: self.activation,
             bias: self.bias,
         }
     }
 
-    pub(super) fn operations(&self, width: u64) -> u64 {
-        let active = (self.active as u64).saturating_mul(self.expert().operations(width));
+    pub(super) fn flops(&self, width: u64) -> u64 {
+        let active = (self.active as u64).saturating_mul(self.expert().flops(width));
         active.saturating_add(2 * width * self.experts as u64)
     }
 
@@ -144,7 +145,7 @@ impl ExpertsConfig {
     }
 }
 
-/// Feed-forward layers of which each token takes a few.
+/// A mixture of experts.
 #[derive(Module, Debug)]
 pub struct Experts {
     router: Linear,
@@ -154,63 +155,68 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// A router, drawn from `initial`, before `experts`.
+    /// Builds the router in front of `experts`.
     pub(super) fn new(
         config: &ExpertsConfig,
         experts: Vec<Dense>,
         width: usize,
-        deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
         Self {
-            router: Linear::new(width, config.experts, false, deviation, initial),
+            router: Linear::new(width, config.experts, false, std, initializer),
             experts,
             config: config.clone(),
         }
     }
 
-    /// `[batch, length, width]` to the same; tokens that no expert takes, and padding, get zeros.
-    pub fn forward(&self, x: Tensor<3>, pass: &mut Pass) -> Tensor<3> {
+    pub(super) fn device(&self) -> Device {
+        self.router.weight.lazy_device()
+    }
+
+    /// `[batch, length, width]` to the same; zeros for dropped tokens and padding.
+    pub fn forward(&self, x: Tensor<3>, pass: &mut ForwardContext) -> Tensor<3> {
         let [batch, length, width] = x.dims();
         let x = x.reshape([batch * length, width]);
         let logits = self.router.forward(x.clone());
         let probabilities = softmax(logits.clone());
-        // Dropout's source is there in training only.
+        // Randomness is present in training only.
         let training = pass.randomness.is_some();
-        let routes = self.routes(
+        let routing = self.routing(
             &probabilities,
             self.config.capacity.filter(|_| training),
-            pass.real_tokens.as_deref(),
+            pass.token_mask.as_deref(),
         );
-        if training && !routes.tokens.is_empty() {
-            let losses = self.losses(logits, &probabilities, &routes);
+        if training && !routing.tokens.is_empty() {
+            let losses = self.losses(logits, &probabilities, &routing);
             pass.auxiliary_losses.extend(losses);
         }
-        let weights = self.weights(probabilities, &routes);
-        self.mixed(x, weights, &routes)
+        let weights = self.weights(probabilities, &routing);
+        self.dispatch(x, weights, &routing)
             .reshape([batch, length, width])
     }
 
-    fn routes(
+    fn routing(
         &self,
         probabilities: &Tensor<2>,
         capacity: Option<f64>,
-        real: Option<&[bool]>,
-    ) -> Routes {
-        let numbers = probabilities.clone().into_data();
-        let numbers = numbers.try_to_vec::<f32>().expect("probabilities are f32");
-        Routes::choose(&numbers, self.sizes(), capacity, real)
+        token_mask: Option<&[bool]>,
+    ) -> Routing {
+        let probabilities = probabilities.clone().into_data();
+        let probabilities = probabilities.try_to_vec::<f32>();
+        let probabilities = probabilities.expect("probabilities are f32");
+        Routing::new(&probabilities, self.sizes(), capacity, token_mask)
     }
 
     fn sizes(&self) -> [usize; 2] {
         [self.config.experts, self.config.active]
     }
 
-    /// What the result of each entry is multiplied by, `[tokens · active, 1]`.
-    fn weights(&self, probabilities: Tensor<2>, routes: &Routes) -> Tensor<2> {
+    /// The weight of each entry, `[tokens · active, 1]`.
+    fn weights(&self, probabilities: Tensor<2>, routing: &Routing) -> Tensor<2> {
         let (count, active) = (probabilities.dims()[0], self.config.active);
         let device = probabilities.device();
-        let chosen = indices(routes.chosen.iter().copied(), &device).reshape([count, active]);
+        let chosen = indices(routing.experts.iter().copied(), &device).reshape([count, active]);
         let weights = probabilities.gather(1, chosen);
         let weights = match self.config.weighting() {
             ExpertWeighting::Probabilities => weights,
@@ -219,75 +225,78 @@ impl Experts {
         weights.reshape([count * active, 1])
     }
 
-    /// Each expert's rows through it, weighted and added up where their tokens stand.
-    fn mixed(&self, x: Tensor<2>, weights: Tensor<2>, routes: &Routes) -> Tensor<2> {
+    /// Runs each expert on its rows, and scatter-adds the weighted results to their tokens.
+    fn dispatch(&self, x: Tensor<2>, weights: Tensor<2>, routing: &Routing) -> Tensor<2> {
         let (dims, device) = (x.dims(), x.device());
         let active = self.config.active;
         let mut results = Vec::new();
-        for (expert, entries) in self.experts.iter().zip(&routes.taken) {
+        for (expert, entries) in self.experts.iter().zip(&routing.dispatched) {
             if entries.is_empty() {
                 continue;
             }
-            // A gather per expert: its backward pass makes a gradient of all tokens, but so would that of a slice of one
-            // gather, of all tokens times the active experts.
+            // A gather per expert: its backward pass allocates a gradient of all tokens, but that of a slice of one gather would
+            // be larger still, all tokens times the active experts.
             let rows = entries.iter().map(|entry| entry / active);
-            let taken = x.clone().select(0, indices(rows, &device));
-            results.push(expert.forward(taken));
+            let rows = x.clone().select(0, indices(rows, &device));
+            results.push(expert.forward(rows));
         }
-        let nothing = Tensor::zeros(dims, &device);
+        let zeros = Tensor::zeros(dims, &device);
         if results.is_empty() {
-            return nothing;
+            return zeros;
         }
-        let entries = || routes.taken.iter().flatten().copied();
+        let entries = || routing.dispatched.iter().flatten().copied();
         let weights = weights.select(0, indices(entries(), &device));
         let tokens = indices(entries().map(|entry| entry / active), &device);
         let results = Tensor::cat(results, 0) * weights;
-        nothing.select_assign(0, tokens, results, IndexingUpdateOp::Add)
+        zeros.select_assign(0, tokens, results, IndexingUpdateOp::Add)
     }
 
-    /// What training adds to its loss, each weighted.
+    /// The auxiliary losses, each weighted.
     fn losses(
         &self,
         logits: Tensor<2>,
         probabilities: &Tensor<2>,
-        routes: &Routes,
+        routing: &Routing,
     ) -> Vec<Tensor<1>> {
         let device = logits.device();
-        let real = |x: Tensor<2>| match routes.tokens.len() == x.dims()[0] {
+        let without_padding = |x: Tensor<2>| match routing.tokens.len() == x.dims()[0] {
             true => x,
-            false => x.select(0, indices(routes.tokens.iter().copied(), &device)),
+            false => x.select(0, indices(routing.tokens.iter().copied(), &device)),
         };
         let mut losses = Vec::new();
         if self.config.balance_loss > 0.0 {
             let experts = self.config.experts;
-            let shares = TensorData::new(routes.shares(self.sizes()), [1, experts]);
+            let shares = TensorData::new(routing.shares(self.sizes()), [1, experts]);
             let shares = Tensor::<2>::from_data(shares, &device);
-            losses.push(balance(shares, real(probabilities.clone())) * self.config.balance_loss);
+            losses.push(
+                balance_loss(shares, without_padding(probabilities.clone()))
+                    * self.config.balance_loss,
+            );
         }
         if self.config.z_loss > 0.0 {
-            losses.push(z(real(logits)) * self.config.z_loss);
+            losses.push(z_loss(without_padding(logits)) * self.config.z_loss);
         }
         losses
     }
 }
 
-/// `experts · Σ share · mean probability`: least where all experts are chosen equally often. Fedus et al. 2021, for several
-/// choices as in Hugging Face's `load_balancing_loss_func`, which pools the layers of a model where we add up the layers'
-/// losses as the paper does.
-fn balance(shares: Tensor<2>, probabilities: Tensor<2>) -> Tensor<1> {
+/// The load-balancing loss, `experts · Σ share · mean probability`, minimal where all experts are chosen equally often. Fedus
+/// et al. 2021; with several active experts as in Hugging Face's `load_balancing_loss_func`, which pools the layers of a model
+/// where we sum the layers' losses as the paper does.
+fn balance_loss(shares: Tensor<2>, probabilities: Tensor<2>) -> Tensor<1> {
     let experts = shares.dims()[1] as f64;
     (shares * probabilities.mean_dim(0)).sum() * experts
 }
 
-/// The mean square of the logarithm of the sum of exponentials. Zoph et al. 2022.
-fn z(logits: Tensor<2>) -> Tensor<1> {
+/// The router z-loss: the mean of the squared log-sum-exp. Zoph et al. 2022.
+fn z_loss(logits: Tensor<2>) -> Tensor<1> {
     let largest = logits.clone().detach().max_dim(1);
     let sums = (logits - largest.clone()).exp().sum_dim(1);
     (sums.log() + largest).square().mean()
 }
 
-fn indices(numbers: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
-    let numbers: Vec<i64> = numbers.map(|it| it as i64).collect();
-    let count = numbers.len();
-    Tensor::from_data(TensorData::new(numbers, [count]), device)
+fn indices(indices: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
+    let indices: Vec<i64> = indices.map(|it| it as i64).collect();
+    let count = indices.len();
+    Tensor::from_data(TensorData::new(indices, [count]), device)
 }

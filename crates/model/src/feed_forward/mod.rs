@@ -1,22 +1,22 @@
 //! Position-wise feed-forward layers: plain (Vaswani et al. 2017), gated (Dauphin et al. 2017, Shazeer 2020), and mixtures of
-//! such layers of which each token takes a few (Shazeer et al. 2017).
+//! experts (Shazeer et al. 2017).
 
 mod dense;
 mod experts;
-mod routes;
+mod routing;
 
 use attentive_tensor::Activation;
 use burn::module::Module;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use dense::Dense;
-use dense::Form;
+use dense::LayerShape;
 pub use experts::{ExpertForm, ExpertWeighting, Experts, ExpertsConfig};
-pub use routes::Routes;
+pub use routing::Routing;
 
 use crate::checks::size;
-use crate::{ConfigError, Initializer, Pass};
+use crate::{ConfigError, ForwardContext, Initializer};
 
 /// Which feed-forward layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub enum FeedForwardConfig {
     Plain(PlainConfig),
     /// `down(activation(gate(x)) · up(x))`: with the sigmoid this is GLU, with ReLU ReGLU, with GELU GeGLU, with SiLU SwiGLU
     Gated(GatedConfig),
-    /// Several such layers, of which each token takes the few that a router gives it.
+    /// A mixture of experts: several such layers, a few of which a router chooses for each token.
     Experts(ExpertsConfig),
 }
 
@@ -34,12 +34,12 @@ pub enum FeedForwardConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainConfig {
-    /// Width between the two maps.
+    /// Width of the hidden layer.
     pub hidden_width: usize,
-    /// Between the two maps.
+    /// The activation of the hidden layer.
     #[serde(default = "default_plain_activation")]
     pub activation: Activation,
-    /// Whether the maps have biases.
+    /// Whether the projections have biases.
     #[serde(default = "yes")]
     pub bias: bool,
 }
@@ -48,12 +48,12 @@ pub struct PlainConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatedConfig {
-    /// Width between the maps.
+    /// Width of the hidden layer.
     pub hidden_width: usize,
-    /// Of the gate.
+    /// The activation of the gate.
     #[serde(default = "default_gate_activation")]
     pub activation: Activation,
-    /// Whether the maps have biases.
+    /// Whether the projections have biases.
     #[serde(default)]
     pub bias: bool,
 }
@@ -70,9 +70,9 @@ fn yes() -> bool {
     true
 }
 
-/// What the rest of a model asks of any feed-forward layer. A new kind adds its arm to each, and nothing elsewhere.
+/// The interface of all kinds of feed-forward layers. A new kind adds an arm to each method, and nothing elsewhere.
 impl FeedForwardConfig {
-    /// Width between the maps; of one expert, where there are several.
+    /// Width of the hidden layer, or of each expert's.
     pub fn hidden_width(&self) -> usize {
         match self {
             Self::Plain(config) => config.hidden_width,
@@ -81,7 +81,7 @@ impl FeedForwardConfig {
         }
     }
 
-    /// Whether the settings can work; `path` is where they stand.
+    /// Whether the settings are valid; `path` names them in errors.
     pub(crate) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         size(&format!("{path}.hidden_width"), self.hidden_width())?;
         match self {
@@ -99,33 +99,33 @@ impl FeedForwardConfig {
         }
     }
 
-    /// Operations per token in a model of this width: of experts, only the active ones and the router.
-    pub fn operations(&self, width: u64) -> u64 {
+    /// Flops per token in a model of this width: of a mixture, those of the router and of the active experts.
+    pub fn flops(&self, width: u64) -> u64 {
         match self {
-            Self::Plain(_) | Self::Gated(_) => self.form().operations(width),
-            Self::Experts(config) => config.operations(width),
+            Self::Plain(_) | Self::Gated(_) => self.shape().flops(width),
+            Self::Experts(config) => config.flops(width),
         }
     }
 
-    /// A few words for a person.
+    /// A short description for people.
     pub fn describe(&self) -> String {
         match self {
-            Self::Plain(_) | Self::Gated(_) => self.form().describe(),
+            Self::Plain(_) | Self::Gated(_) => self.shape().describe(),
             Self::Experts(config) => config.describe(),
         }
     }
 
-    /// The layer, or one expert of it.
-    fn form(&self) -> Form {
+    /// The shape of the layer, or of one expert.
+    fn shape(&self) -> LayerShape {
         match self {
-            Self::Plain(config) => Form {
-                gated: ExpertForm::Plain,
+            Self::Plain(config) => LayerShape {
+                form: ExpertForm::Plain,
                 hidden_width: config.hidden_width,
                 activation: config.activation,
                 bias: config.bias,
             },
-            Self::Gated(config) => Form {
-                gated: ExpertForm::Gated,
+            Self::Gated(config) => LayerShape {
+                form: ExpertForm::Gated,
                 hidden_width: config.hidden_width,
                 activation: config.activation,
                 bias: config.bias,
@@ -140,38 +140,39 @@ impl FeedForwardConfig {
 pub enum FeedForward {
     /// One layer for all tokens.
     Dense(Dense),
-    /// Several, of which each token takes a few.
+    /// A mixture of experts.
     Experts(Experts),
 }
 
 impl FeedForward {
-    /// Builds the layer; `residual_deviation` is the spread of the map that writes into the residual stream.
+    /// Builds the layer; `residual_std` initializes the projection that writes into the residual stream.
     pub fn new(
         config: &FeedForwardConfig,
         width: usize,
-        deviation: f64,
-        residual_deviation: f64,
-        initial: &mut Initializer,
+        std: f64,
+        residual_std: f64,
+        initializer: &mut Initializer,
     ) -> Self {
-        let mut dense = || {
-            Dense::new(
-                &config.form(),
-                width,
-                [deviation, residual_deviation],
-                initial,
-            )
-        };
+        let mut dense = || Dense::new(&config.shape(), width, [std, residual_std], initializer);
         match config {
             FeedForwardConfig::Plain(_) | FeedForwardConfig::Gated(_) => Self::Dense(dense()),
             FeedForwardConfig::Experts(config) => {
                 let experts = (0..config.experts).map(|_| dense()).collect();
-                Self::Experts(Experts::new(config, experts, width, deviation, initial))
+                Self::Experts(Experts::new(config, experts, width, std, initializer))
             }
         }
     }
 
+    /// The device of its weights.
+    pub(crate) fn device(&self) -> Device {
+        match self {
+            Self::Dense(dense) => dense.device(),
+            Self::Experts(experts) => experts.device(),
+        }
+    }
+
     /// `[batch, length, width]` to the same.
-    pub fn forward(&self, x: Tensor<3>, pass: &mut Pass) -> Tensor<3> {
+    pub fn forward(&self, x: Tensor<3>, pass: &mut ForwardContext) -> Tensor<3> {
         match self {
             Self::Dense(dense) => dense.forward(x),
             Self::Experts(experts) => experts.forward(x, pass),

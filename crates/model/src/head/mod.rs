@@ -1,10 +1,12 @@
-//! What reads the hidden states: scores of the vocabulary, a vector or classes of the whole sequence, labels of each
-//! position.
+//! Heads: the language-model head, pooling, and the classifiers of sequences and of tokens.
 
+mod classifiers;
+mod lm_head;
 mod pooler;
-mod sequence;
-mod words;
 
-pub use pooler::{PooledFrom, Pooler, PoolerConfig, PoolerMap};
-pub use sequence::{ClassScores, Classes, ClassesConfig, LabelsConfig, LabelsLayer, LabelsUse};
-pub use words::{HeadConfig, TransformConfig, Words, WordsConfig};
+pub use classifiers::{
+    ClassLogits, SequenceClassifier, SequenceClassifierConfig, TokenClassifierConfig,
+    TokenClassifierLayer, TokenTask,
+};
+pub use lm_head::{HeadConfig, LmHead, LmHeadConfig, TransformConfig};
+pub use pooler::{PooledFrom, Pooler, PoolerConfig, PoolerProjection};

@@ -1,4 +1,4 @@
-//! One vector for a whole sequence.
+//! Pooling: one vector for a whole sequence.
 
 use std::ops::Range;
 
@@ -8,76 +8,76 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::size;
-use crate::{ConfigError, Initializer, Linear, ModelConfig, Source};
+use crate::{ConfigError, Initializer, InputData, Linear, ModelConfig};
 
-/// Settings of a vector for the whole sequence.
+/// Settings of a pooler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolerConfig {
-    /// What it is taken from.
+    /// Which positions are pooled.
     pub from: PooledFrom,
-    /// What it goes through.
+    /// A projection of the pooled vector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub map: Option<PoolerMap>,
+    pub projection: Option<PoolerProjection>,
 }
 
-/// What the vector of a sequence is taken from.
+/// Which positions are pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PooledFrom {
-    /// The first position, whatever it is.
+    /// The first position.
     First,
-    /// The last position that is no padding.
+    /// The last position that is not padding, by the ranges of the input.
     Last,
-    /// The last position whose token is another than this one, wherever padding is said to be; the first where none is. Of
-    /// a picture, the last position.
-    LastBut(u32),
-    /// The last position, even if it is padding: for one sequence at a time, which needs none.
+    /// The last position whose token is not this padding token, whatever the ranges of the input say; the first position where
+    /// there is none. Of an image, the last position.
+    LastNonPad(u32),
+    /// The last position, even if it is padding: for single sequences, which need none.
     End,
-    /// The mean of all positions that are no padding.
+    /// The mean of all positions that are not padding.
     Mean,
 }
 
-/// A map and its activation.
+/// A projection and its activation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PoolerMap {
-    /// Width of the result; the model's unless said.
+pub struct PoolerProjection {
+    /// Output width; the model's by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<usize>,
-    /// After the map; the hyperbolic tangent unless said.
+    /// The activation after the projection; the hyperbolic tangent by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activation: Option<Activation>,
 }
 
 impl PoolerConfig {
-    /// Whether the settings can work.
+    /// Whether the settings are valid.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        match self.map.as_ref().and_then(|map| map.width) {
-            Some(width) => size("pooler.map.width", width),
+        match self.projection.as_ref().and_then(|it| it.width) {
+            Some(width) => size("pooler.projection.width", width),
             None => Ok(()),
         }
     }
 
-    /// Width of the vector in `model`.
+    /// Width of the pooled vector in `model`.
     pub fn width(&self, model: &ModelConfig) -> usize {
-        match &self.map {
-            Some(map) => map.width.unwrap_or(model.width),
+        match &self.projection {
+            Some(projection) => projection.width.unwrap_or(model.width),
             None => model.states_width(),
         }
     }
 
-    /// The same settings with implied sizes written out.
+    /// The same settings with defaults written out.
     pub(crate) fn canonical(&self, width: usize) -> Self {
         let mut config = self.clone();
-        if let Some(map) = &mut config.map {
-            map.width = Some(map.width.unwrap_or(width));
+        if let Some(projection) = &mut config.projection {
+            projection.width = Some(projection.width.unwrap_or(width));
         }
         config
     }
 }
 
-/// Makes one vector of a sequence.
+/// Pools hidden states to one vector per sequence.
 #[derive(Module, Debug)]
 pub struct Pooler {
     map: Option<Linear>,
@@ -87,44 +87,46 @@ pub struct Pooler {
 
 impl Pooler {
     /// Builds the pooler of `model`.
-    pub fn new(config: &PoolerConfig, model: &ModelConfig, initial: &mut Initializer) -> Self {
+    pub fn new(config: &PoolerConfig, model: &ModelConfig, initializer: &mut Initializer) -> Self {
         let (width, pooled) = (model.states_width(), config.width(model));
-        let map = || Linear::new(width, pooled, true, model.initial_deviation, initial);
+        let map = || Linear::new(width, pooled, true, model.init_std, initializer);
         Self {
-            map: config.map.is_some().then(map),
+            map: config.projection.is_some().then(map),
             config: config.clone(),
         }
     }
 
-    /// `[batch, length, width]` to `[batch, width]` of what was read; `real` says where padding leaves real positions.
+    /// `[batch, length, width]` to `[batch, width]`; `data` is the input of the model.
     pub fn forward(
         &self,
         states: Tensor<3>,
-        source: &Source,
-        real: Option<&[Range<usize>]>,
+        data: &InputData,
+        non_padding: Option<&[Range<usize>]>,
     ) -> Tensor<2> {
-        let pooled = gather(states, self.config.from, source, real);
+        let pooled = pool(states, self.config.from, data, non_padding);
         let Some(map) = &self.map else { return pooled };
-        let mapped = map.forward(pooled);
-        match self.config.map.as_ref().and_then(|map| map.activation) {
-            Some(activation) => activate(activation, mapped),
-            None => mapped.tanh(),
+        let projected = map.forward(pooled);
+        match self.config.projection.as_ref().and_then(|it| it.activation) {
+            Some(activation) => activate(activation, projected),
+            None => projected.tanh(),
         }
     }
 }
 
 /// The states `[batch, length, width]` at one position of each row.
-fn chosen(states: Tensor<3>, positions: &[usize]) -> Tensor<2> {
+fn select(states: Tensor<3>, positions: &[usize]) -> Tensor<2> {
     let [batch, length, width] = states.dims();
-    let places = positions.iter().enumerate();
-    let places: Vec<i64> = places.map(|(row, at)| (row * length + at) as i64).collect();
-    let data = TensorData::new(places, [batch]);
-    let places = Tensor::<1, Int>::from_data(data, &states.device());
-    states.reshape([batch * length, width]).select(0, places)
+    let indices = positions.iter().enumerate();
+    let indices: Vec<i64> = indices
+        .map(|(row, at)| (row * length + at) as i64)
+        .collect();
+    let indices = TensorData::new(indices, [batch]);
+    let indices = Tensor::<1, Int>::from_data(indices, &states.device());
+    states.reshape([batch * length, width]).select(0, indices)
 }
 
-/// Where the last token of each row stands that is not `padding`.
-fn last_but(ids: &Tensor<2, Int>, padding: u32) -> Vec<usize> {
+/// The position of each row's last token that is not `padding`.
+fn last_non_pad(ids: &Tensor<2, Int>, padding: u32) -> Vec<usize> {
     let [_, length] = ids.dims();
     let ids: Vec<i64> = ids.to_data().iter::<i64>().collect();
     let last = |row: &[i64]| row.iter().rposition(|id| *id != i64::from(padding));
@@ -134,38 +136,38 @@ fn last_but(ids: &Tensor<2, Int>, padding: u32) -> Vec<usize> {
 }
 
 /// One vector of each row's states `[batch, length, width]`; zeros where a mean has nothing but padding.
-fn gather(
+fn pool(
     states: Tensor<3>,
     from: PooledFrom,
-    source: &Source,
-    real: Option<&[Range<usize>]>,
+    data: &InputData,
+    non_padding: Option<&[Range<usize>]>,
 ) -> Tensor<2> {
     let [batch, length, width] = states.dims();
-    let range = |row: usize| match real {
-        Some(real) => real[row].start.min(length)..real[row].end.min(length),
+    let range = |row: usize| match non_padding {
+        Some(non_padding) => non_padding[row].start.min(length)..non_padding[row].end.min(length),
         None => 0..length,
     };
     match from {
         PooledFrom::First => states.narrow(1, 0, 1).reshape([batch, width]),
         PooledFrom::Last => {
             let last = |row: usize| range(row).end.saturating_sub(1);
-            chosen(states, &(0..batch).map(last).collect::<Vec<usize>>())
+            select(states, &(0..batch).map(last).collect::<Vec<usize>>())
         }
-        PooledFrom::LastBut(padding) => match source {
-            Source::Ids(ids) => chosen(states, &last_but(ids, padding)),
-            Source::Pixels(_) => chosen(states, &vec![length.saturating_sub(1); batch]),
+        PooledFrom::LastNonPad(padding) => match data {
+            InputData::Ids(ids) => select(states, &last_non_pad(ids, padding)),
+            InputData::Pixels(_) => select(states, &vec![length.saturating_sub(1); batch]),
         },
-        PooledFrom::End => chosen(states, &vec![length.saturating_sub(1); batch]),
+        PooledFrom::End => select(states, &vec![length.saturating_sub(1); batch]),
         PooledFrom::Mean => {
-            let share = |row: usize| {
+            let weights = |row: usize| {
                 let range = range(row);
-                let share = 1.0 / range.len().max(1) as f32;
-                (0..length).map(move |it| if range.contains(&it) { share } else { 0.0 })
+                let weight = 1.0 / range.len().max(1) as f32;
+                (0..length).map(move |it| if range.contains(&it) { weight } else { 0.0 })
             };
-            let shares: Vec<f32> = (0..batch).flat_map(share).collect();
-            let data = TensorData::new(shares, [batch, 1, length]);
-            let shares = Tensor::<3>::from_data(data, &states.device());
-            shares.matmul(states).reshape([batch, width])
+            let weights: Vec<f32> = (0..batch).flat_map(weights).collect();
+            let weights = TensorData::new(weights, [batch, 1, length]);
+            let weights = Tensor::<3>::from_data(weights, &states.device());
+            weights.matmul(states).reshape([batch, width])
         }
     }
 }

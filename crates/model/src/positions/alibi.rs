@@ -1,24 +1,25 @@
-//! Attention with linear biases: each head subtracts the distance times a slope of its own. Press et al. 2022.
+//! ALiBi, attention with linear biases: each head has its own slope and subtracts it times the distance. Press et al. 2022.
 
-/// The slope of each head: `2^(-8 · h / heads)` for heads 1, 2, … where their number is a power of two.
+/// The slope of each head: `2^(-8 · h / heads)` for heads 1, 2, … if the number of heads is a power of two.
 ///
-/// For other numbers, as in the paper's code: the slopes of the next smaller power of two, then every other slope of the
-/// next larger one until there are enough.
+/// Otherwise, as in the paper's code: the slopes of the next smaller power of two, then every other slope of the next larger
+/// one.
 pub fn alibi_slopes(heads: usize) -> Vec<f32> {
-    let of_power = |heads: usize| {
+    let powers = |heads: usize| {
         (1..=heads).map(move |head| (-8.0 * head as f64 / heads as f64).exp2() as f32)
     };
     if heads.is_power_of_two() {
-        return of_power(heads).collect();
+        return powers(heads).collect();
     }
     let smaller = heads.next_power_of_two() / 2;
-    let between = of_power(2 * smaller).step_by(2);
-    of_power(smaller).chain(between).take(heads).collect()
+    let between = powers(2 * smaller).step_by(2);
+    powers(smaller).chain(between).take(heads).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attentive_testing::{Scale, assert_near, ulps};
 
     #[test]
     fn slopes_are_those_of_the_papers_code() {
@@ -36,7 +37,8 @@ mod tests {
             twelve[8..],
             [sixteen[0], sixteen[2], sixteen[4], sixteen[6]]
         );
-        assert!((sixteen[0] - 0.707_106_77).abs() < 1e-7);
+        let root = std::f64::consts::FRAC_1_SQRT_2;
+        assert_near("slope", sixteen[0], root, Scale::Largest, ulps(1));
         assert!(alibi_slopes(0).is_empty());
     }
 }

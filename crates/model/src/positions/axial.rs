@@ -1,12 +1,12 @@
-//! A learned vector per row and one per column of a grid, beside one another, for long sequences. Kitaev et al. 2020.
+//! Axial positions: positions form a grid, with a learned embedding per row and one per column, concatenated. Kitaev et al. 2020.
 //!
 //! ```text
 //! shape = [2, 3]            position 4 is row 1, column 1
 //!   0 1 2
-//!   3 4 5                   its vector: row 1 of the first table, then row 1 of the second
+//!   3 4 5                   its embedding: row 1 of the first table, then row 1 of the second
 //! ```
 //!
-//! So the tables grow with the root of the length.
+//! The tables grow with the square root of the length.
 
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -15,31 +15,31 @@ use serde::{Deserialize, Serialize};
 use crate::checks::{refuse, size};
 use crate::{ConfigError, Embedding, Initializer, ModelConfig};
 
-/// Settings of positions in a grid.
+/// Settings of axial positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AxialConfig {
-    /// Rows and columns of the grid; there are as many positions as their product.
+    /// Rows and columns of the grid. Their product is the number of positions.
     pub shape: [usize; 2],
-    /// The widths of the vectors of rows and of columns, which make up the embedding's.
+    /// The widths of the row and column embeddings. Their sum is the width of the embedding.
     pub widths: [usize; 2],
 }
 
 impl AxialConfig {
-    /// Whether the settings can work in `model`.
+    /// Whether the settings are valid in `model`.
     pub(super) fn validate(&self, path: &str, model: &ModelConfig) -> Result<(), ConfigError> {
         for (field, sizes) in [("shape", self.shape), ("widths", self.widths)] {
             for value in sizes {
                 size(&format!("{path}.{field}"), value)?;
             }
         }
-        if self.places() < model.length {
+        if self.capacity() < model.length {
             return refuse(
                 &format!("{path}.shape"),
                 format!(
-                    "{:?} has {} places and the length is {}; use more",
+                    "{:?} has {} positions and the length is {}; use more",
                     self.shape,
-                    self.places(),
+                    self.capacity(),
                     model.length
                 ),
             );
@@ -49,7 +49,7 @@ impl AxialConfig {
             return refuse(
                 &format!("{path}.widths"),
                 format!(
-                    "{:?} make up {width} and the width is {}; they must be equal",
+                    "the sum of {:?} is {width} and the width is {}; they must be equal",
                     self.widths,
                     model.embedding_width()
                 ),
@@ -58,13 +58,13 @@ impl AxialConfig {
         Ok(())
     }
 
-    /// How many positions the grid has.
-    pub(super) fn places(&self) -> usize {
+    /// The number of positions in the grid.
+    pub(super) fn capacity(&self) -> usize {
         self.shape[0].saturating_mul(self.shape[1])
     }
 }
 
-/// The tables of rows and of columns.
+/// The tables of row and column embeddings.
 #[derive(Module, Debug)]
 pub struct Axial {
     rows: Embedding,
@@ -72,20 +72,20 @@ pub struct Axial {
 }
 
 impl Axial {
-    /// Builds tables with normal entries.
-    pub fn new(config: &AxialConfig, deviation: f64, initial: &mut Initializer) -> Self {
+    /// Tables with normal initial values.
+    pub fn new(config: &AxialConfig, std: f64, initializer: &mut Initializer) -> Self {
         let AxialConfig { shape, widths } = *config;
         Self {
-            rows: Embedding::new([shape[0], widths[0]], deviation, initial),
-            columns: Embedding::new([shape[1], widths[1]], deviation, initial),
+            rows: Embedding::new([shape[0], widths[0]], std, initializer),
+            columns: Embedding::new([shape[1], widths[1]], std, initializer),
         }
     }
 
-    /// The vectors `[batch, length, width]` of `positions` `[batch, length]`.
+    /// The embeddings `[batch, length, width]` of `positions` `[batch, length]`.
     pub fn forward(&self, positions: Tensor<2, Int>) -> Tensor<3> {
         let [columns, _] = self.columns.weight.dims();
         let column = positions.clone().remainder_scalar(columns as i64);
-        // Without the remainder a division leaves nothing to round.
+        // Subtracting the remainder makes the division exact.
         let row = (positions - column.clone()) / columns as i64;
         Tensor::cat(
             vec![self.rows.forward(row), self.columns.forward(column)],

@@ -1,4 +1,4 @@
-//! A learned vector per position.
+//! Learned positions: an embedding per position.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -10,34 +10,33 @@ use crate::checks::{refuse, within};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnedConfig {
-    /// The table's row of the first position; rows before it stand for nothing, or for padding.
+    /// The table's row of the first position. Rows before it are unused, or used for padding.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: usize,
-    /// The id that takes no position of its own: others are counted without it, and it stands in the row before the first
-    /// (Liu et al. 2019).
+    /// The padding id, which is not counted: its position is the row before the first (Liu et al. 2019).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub padding: Option<u32>,
 }
 
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+fn is_zero(offset: &usize) -> bool {
+    *offset == 0
 }
 
 impl LearnedConfig {
-    /// Whether the settings can work.
+    /// Whether the settings are valid.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let field = format!("{path}.offset");
         match (self.offset, self.padding) {
             (0, None) => Ok(()),
             (0, Some(_)) => refuse(
                 &field,
-                "padding stands in the row before the first position, so there must be one; use 1 or more",
+                "the row before the first position is for padding, so there must be one; use 1 or more",
             ),
             (offset, _) => within(&field, offset, 1 << 20),
         }
     }
 
-    /// The table's rows of `ids` that follow `start` others.
+    /// The table's rows of `ids` after `start` cached ones.
     pub(crate) fn rows(&self, ids: &Tensor<2, Int>, start: usize) -> Tensor<2, Int> {
         let [batch, length] = ids.dims();
         let device = ids.device();
@@ -46,9 +45,9 @@ impl LearnedConfig {
             let rows = Tensor::<1, Int>::arange(first..first + length as i64, &device);
             return rows.reshape([1, length]);
         };
-        let numbers = ids.clone().into_data().iter::<i64>().collect::<Vec<_>>();
-        let mut rows = Vec::with_capacity(numbers.len());
-        for row in numbers.chunks(length.max(1)) {
+        let values = ids.clone().into_data().iter::<i64>().collect::<Vec<_>>();
+        let mut rows = Vec::with_capacity(values.len());
+        for row in values.chunks(length.max(1)) {
             let mut next = self.offset + start;
             rows.extend(row.iter().map(|id| {
                 if *id == i64::from(padding) {
@@ -62,8 +61,8 @@ impl LearnedConfig {
     }
 }
 
-/// A table `[tokens + rows · columns, width]` of positions of one grid as that of another, `tokens` rows left as they are,
-/// by cubic interpolation, as PyTorch does it with `align_corners=False`.
+/// Resizes the position table of a grid, `[tokens + rows · columns, width]`, by bicubic interpolation as in PyTorch with
+/// `align_corners=False`. The first `tokens` rows are unchanged.
 pub(crate) fn interpolated(
     table: Tensor<2>,
     tokens: usize,
@@ -78,13 +77,13 @@ pub(crate) fn interpolated(
         let data = TensorData::new(cubic(from, to), [to, from]);
         Tensor::<2>::from_data(data, &device)
     };
-    // Down the columns, then along the rows, each as a product with the weights of its axis.
-    let down = weights(rows, to[0]).matmul(grid.reshape([rows, columns * width]));
-    let along = weights(columns, to[1])
+    // Along the rows, then along the columns, each as a product with the interpolation weights.
+    let rows_resized = weights(rows, to[0]).matmul(grid.reshape([rows, columns * width]));
+    let grid = weights(columns, to[1])
         .unsqueeze_dim::<3>(0)
         .expand([to[0], to[1], columns])
-        .matmul(down.reshape([to[0], columns, width]));
-    let grid = along.reshape([to[0] * to[1], width]);
+        .matmul(rows_resized.reshape([to[0], columns, width]));
+    let grid = grid.reshape([to[0] * to[1], width]);
     match tokens {
         0 => grid,
         _ => Tensor::cat(vec![table.narrow(0, 0, tokens), grid], 0),
@@ -97,8 +96,8 @@ fn cubic(from: usize, to: usize) -> Vec<f32> {
     let near = |x: f64| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
     let far = |x: f64| ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A;
     let mut weights = vec![0f32; to * from];
-    for (place, row) in weights.chunks_mut(from).enumerate() {
-        let at = (place as f64 + 0.5) * from as f64 / to as f64 - 0.5;
+    for (index, row) in weights.chunks_mut(from).enumerate() {
+        let at = (index as f64 + 0.5) * from as f64 / to as f64 - 0.5;
         let part = at - at.floor();
         let taps = [
             far(part + 1.0),

@@ -1,5 +1,5 @@
-//! How a model knows the order of its tokens: vectors added to theirs, rotations of queries and keys, biases on scores by
-//! distance, or nothing but the mask.
+//! Positions: embeddings added to the tokens', rotations of queries and keys, relative position biases on scores, or only the
+//! causal mask.
 
 mod alibi;
 mod axial;
@@ -29,25 +29,25 @@ use crate::{ConfigError, HeadsConfig, ModelConfig, Role};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PositionsConfig {
-    /// A learned vector per position, added to the token's.
+    /// A learned embedding per position, added to the token's.
     Learned(LearnedConfig),
-    /// A learned vector per row and one per column of a grid, beside one another, added to the token's. Kitaev et al. 2020.
+    /// A learned embedding per row and one per column of a grid, concatenated and added to the token's. Kitaev et al. 2020.
     Axial(AxialConfig),
-    /// Sines and cosines of the position, added to √width times the token's vector. Vaswani et al. 2017.
+    /// Sines and cosines of the position, added to √width times the token's embedding. Vaswani et al. 2017.
     Sinusoidal(SinusoidalConfig),
-    /// Queries and keys are rotated by their position. Su et al. 2021.
+    /// Rotary positions: queries and keys are rotated by their position. Su et al. 2021.
     Rotary(RotaryConfig),
-    /// Scores fall with the distance, in each head at another rate. Press et al. 2022.
+    /// A bias on scores, linear in the distance with a slope per head. Press et al. 2022.
     Alibi {},
-    /// Scores are biased by a learned number per head and bucket of distances. Raffel et al. 2020.
+    /// A learned bias on scores per head and bucket of distances. Raffel et al. 2020.
     T5Buckets(T5BucketsConfig),
-    /// Nothing is added: a causal mask alone lets a model find the order. Haviv et al. 2022.
+    /// No positions: a causal mask alone lets a model infer the order. Haviv et al. 2022.
     None {},
 }
 
-/// What the rest of a model asks of any kind. A new kind adds its arm to each, and nothing elsewhere.
+/// The interface of all kinds. A new kind adds its arm to each method, and nothing elsewhere.
 impl PositionsConfig {
-    /// Whether the settings can work in `model`.
+    /// Whether the settings are valid in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
         match self {
             Self::Learned(config) => config.validate("positions"),
@@ -76,7 +76,7 @@ impl PositionsConfig {
         }
     }
 
-    /// Whether the settings can work with the attention of one block; `path` is where that stands.
+    /// Whether the settings are valid with the heads of one block; `path` is the path of its attention.
     pub(crate) fn validate_block(
         &self,
         path: &str,
@@ -84,39 +84,39 @@ impl PositionsConfig {
         model: &ModelConfig,
     ) -> Result<(), ConfigError> {
         let (heads, head_width) = (heads.heads, heads.head_width(model.width));
-        let differs = |field: &str, own: usize, first: usize, kind: &str| match own == first {
+        let same = |field: &str, value: usize, first: usize, kind: &str| match value == first {
             true => Ok(()),
             false => refuse(
                 &format!("{path}.{field}"),
                 format!(
-                    "{own} differs from the first block's {first}, and {kind} positions are shared; use {first}"
+                    "{value} differs from the first block's {first}, and {kind} positions are shared; use {first}"
                 ),
             ),
         };
         match self {
             Self::Learned(_) | Self::Axial(_) | Self::Sinusoidal(_) | Self::None {} => Ok(()),
             Self::Rotary(config) => {
-                let least = config.least_head_width();
-                if !head_width.is_multiple_of(2) || head_width < least {
+                let min = config.min_head_width();
+                if !head_width.is_multiple_of(2) || head_width < min {
                     let problem = match head_width.is_multiple_of(2) {
                         false => format!(
                             "{head_width} is odd, and rotary positions rotate pairs; use an even width"
                         ),
                         true => format!(
-                            "{head_width} is too narrow for the scaling of the rotary positions; use {least} or more"
+                            "{head_width} is too narrow for the scaling of the rotary positions; use {min} or more"
                         ),
                     };
                     return refuse(&format!("{path}.head_width"), problem);
                 }
-                differs("head_width", head_width, model.head_width(), "rotary")
+                same("head_width", head_width, model.head_width(), "rotary")
             }
-            Self::Alibi {} => differs("heads", heads, model.heads(), "alibi"),
-            Self::T5Buckets(_) => differs("heads", heads, model.heads(), "t5_buckets"),
+            Self::Alibi {} => same("heads", heads, model.heads(), "alibi"),
+            Self::T5Buckets(_) => same("heads", heads, model.heads(), "t5_buckets"),
         }
     }
 
-    /// The shape of the one table that is learned, if one is.
-    pub(crate) fn table(&self, model: &ModelConfig) -> Option<[usize; 2]> {
+    /// The shape of the learned table, for kinds with one table.
+    pub(crate) fn table_shape(&self, model: &ModelConfig) -> Option<[usize; 2]> {
         match self {
             Self::Learned(config) => Some([model.length + config.offset, model.embedding_width()]),
             Self::T5Buckets(config) => Some([config.buckets, model.heads()]),
@@ -128,19 +128,18 @@ impl PositionsConfig {
         }
     }
 
-    /// The positions that can be given to a model of this length, from zero to less than this; none where only distances
-    /// count, which nobody can give.
-    pub fn countable(&self, length: usize) -> Option<usize> {
+    /// How many absolute positions a model of this length accepts; none if only distances matter.
+    pub fn position_count(&self, length: usize) -> Option<usize> {
         match self {
             Self::Learned(config) => Some(length + config.offset),
-            Self::Axial(config) => Some(config.places()),
+            Self::Axial(config) => Some(config.capacity()),
             Self::Sinusoidal(_) | Self::Rotary(_) => Some(i32::MAX as usize),
             Self::Alibi {} | Self::T5Buckets(_) | Self::None {} => None,
         }
     }
 
-    /// The angles of rotary positions, where these are.
-    pub(crate) fn angles(
+    /// The rotary angles, for rotary positions.
+    pub(crate) fn rotary_angles(
         &self,
         positions: &Tensor<2, Int>,
         head_width: usize,

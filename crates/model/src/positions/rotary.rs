@@ -1,4 +1,4 @@
-//! Rotary positions (Su et al. 2021) and the ways to stretch them over longer texts than a model was trained on.
+//! Rotary positions (RoPE, Su et al. 2021) and their scaling to longer contexts than a model was trained on.
 //!
 //! The scalings are those of Hugging Face's `modeling_rope_utils`: `linear`, `ntk` (there `dynamic`), `yarn` and `llama3`.
 
@@ -18,7 +18,7 @@ pub struct RotaryConfig {
     /// The base of the wavelengths.
     #[serde(default = "default_theta")]
     pub theta: f64,
-    /// How the wavelengths are stretched, if they are.
+    /// The scaling of the wavelengths, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<RotaryScaling>,
 }
@@ -36,29 +36,29 @@ impl Default for RotaryConfig {
     }
 }
 
-/// How the wavelengths are stretched.
+/// The scaling of the wavelengths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RotaryScaling {
-    /// All wavelengths times `factor`, as if positions stood closer. Chen et al. 2023.
+    /// Position interpolation: all wavelengths times `factor`. Chen et al. 2023.
     Linear {
-        /// How much longer texts become.
+        /// How much longer the context becomes.
         factor: f64,
     },
-    /// Dynamic NTK, Hugging Face's `dynamic`: the base grows once a text is longer than `original_length`, so that short
-    /// wavelengths stay as they are and long ones stretch.
+    /// Dynamic NTK, Hugging Face's `dynamic`: the base grows once a text is longer than `original_length`, which stretches long
+    /// wavelengths and leaves short ones unchanged.
     ///
-    /// The base follows the furthest position of each pass. Keys in a cache stay rotated as they were when they were read,
-    /// as in Hugging Face, so beyond `original_length` decoding with a cache is not quite the whole pass.
+    /// The base follows the largest position of each pass. As in Hugging Face, cached keys are not rotated again, so beyond
+    /// `original_length` decoding with a cache differs slightly from a pass over the whole text.
     Ntk {
         /// How fast the base grows with the length.
         factor: f64,
         /// The length up to which nothing changes; Hugging Face's `max_position_embeddings`.
         original_length: usize,
     },
-    /// Long wavelengths times `factor`, short ones as they are, a ramp between; and larger scores. Peng et al. 2023.
+    /// Long wavelengths times `factor`, short ones unchanged, a ramp between; and larger scores. Peng et al. 2023.
     Yarn(YarnScaling),
-    /// Long wavelengths times `factor`, short ones as they are, a smooth passage between. Llama 3.1, 2024.
+    /// Long wavelengths times `factor`, short ones unchanged, a smooth transition between. Llama 3.1, 2024.
     Llama3(Llama3Scaling),
 }
 
@@ -66,17 +66,17 @@ pub enum RotaryScaling {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct YarnScaling {
-    /// How much longer texts become.
+    /// How much longer the context becomes.
     pub factor: f64,
-    /// The length that the model was trained on.
+    /// The context length that the model was trained on.
     pub original_length: usize,
-    /// Wavelengths that turn more often than this within the original length stay as they are.
+    /// Wavelengths with more rotations than this within the original length are unchanged.
     #[serde(default = "default_beta_fast")]
     pub beta_fast: f64,
-    /// Wavelengths that turn less often than this within the original length are stretched in full.
+    /// Wavelengths with fewer rotations than this within the original length are fully scaled.
     #[serde(default = "default_beta_slow")]
     pub beta_slow: f64,
-    /// Multiplies rotated queries and keys; `0.1 · ln(factor) + 1` unless said.
+    /// Multiplies rotated queries and keys; `0.1 · ln(factor) + 1` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_factor: Option<f64>,
     /// Whether the ends of the ramp are rounded to whole pairs.
@@ -88,14 +88,14 @@ pub struct YarnScaling {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llama3Scaling {
-    /// How much longer texts become.
+    /// How much longer the context becomes.
     pub factor: f64,
-    /// The length that the model was trained on.
+    /// The context length that the model was trained on.
     pub original_length: usize,
-    /// Wavelengths longer than the original length divided by this are stretched in full.
+    /// Wavelengths longer than the original length divided by this are fully scaled.
     #[serde(default = "default_low")]
     pub low_frequency_factor: f64,
-    /// Wavelengths shorter than the original length divided by this stay as they are.
+    /// Wavelengths shorter than the original length divided by this are unchanged.
     #[serde(default = "default_high")]
     pub high_frequency_factor: f64,
 }
@@ -130,7 +130,7 @@ pub struct RotaryFrequencies {
 }
 
 impl RotaryConfig {
-    /// Whether the settings can work; `path` is where they stand.
+    /// Whether the settings are valid; `path` is the config's path for error messages.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         positive(&format!("{path}.theta"), self.theta)?;
         let at = |field: &str| format!("{path}.scaling.{field}");
@@ -176,42 +176,43 @@ impl RotaryConfig {
         }
     }
 
-    /// The narrowest head that can be rotated.
-    pub(super) fn least_head_width(&self) -> usize {
+    /// The minimum width of a head.
+    pub(super) fn min_head_width(&self) -> usize {
         match &self.scaling {
-            // The base grows by a power of `width / (width - 2)`.
+            // The exponent of the base is `width / (width - 2)`.
             Some(RotaryScaling::Ntk { .. }) => 4,
             _ => 2,
         }
     }
 
-    /// The frequencies of heads of this width, for texts of this length (which only `ntk` depends on).
+    /// The frequencies of heads of this width, for texts of this length (only `ntk` depends on it).
     pub fn frequencies(&self, head_width: usize, length: usize) -> RotaryFrequencies {
         let width = head_width as f64;
-        let of = |theta: f64| {
+        let with_base = |theta: f64| {
             let pairs = 0..head_width / 2;
-            let of_pair = |i: usize| theta.powf(-2.0 * i as f64 / width);
-            pairs.map(of_pair).collect::<Vec<f64>>()
+            let frequency = |i: usize| theta.powf(-2.0 * i as f64 / width);
+            pairs.map(frequency).collect::<Vec<f64>>()
         };
-        let plain = |frequencies| RotaryFrequencies {
+        let unscaled_scores = |frequencies| RotaryFrequencies {
             frequencies,
             attention_factor: 1.0,
         };
-        let mapped = |change: &dyn Fn(f64) -> f64| of(self.theta).into_iter().map(change).collect();
+        let mapped =
+            |scale: &dyn Fn(f64) -> f64| with_base(self.theta).into_iter().map(scale).collect();
         match &self.scaling {
-            None => plain(of(self.theta)),
-            Some(RotaryScaling::Linear { factor }) => plain(mapped(&|it| it / factor)),
+            None => unscaled_scores(with_base(self.theta)),
+            Some(RotaryScaling::Linear { factor }) => unscaled_scores(mapped(&|it| it / factor)),
             Some(RotaryScaling::Ntk {
                 factor,
                 original_length,
             }) => {
-                let longer = length.max(*original_length) as f64 / *original_length as f64;
-                let growth = (factor * longer - (factor - 1.0)).powf(width / (width - 2.0));
-                plain(of(self.theta * growth))
+                let ratio = length.max(*original_length) as f64 / *original_length as f64;
+                let growth = (factor * ratio - (factor - 1.0)).powf(width / (width - 2.0));
+                unscaled_scores(with_base(self.theta * growth))
             }
-            Some(RotaryScaling::Llama3(llama)) => plain(mapped(&|it| llama.stretched(it))),
+            Some(RotaryScaling::Llama3(llama)) => unscaled_scores(mapped(&|it| llama.scale(it))),
             Some(RotaryScaling::Yarn(yarn)) => RotaryFrequencies {
-                frequencies: yarn.stretched(of(self.theta), self.theta, width),
+                frequencies: yarn.scale(with_base(self.theta), self.theta, width),
                 attention_factor: yarn.attention_factor(),
             },
         }
@@ -234,16 +235,16 @@ impl RotaryConfig {
 }
 
 impl YarnScaling {
-    /// What rotated queries and keys are multiplied by, said or implied.
+    /// The factor of rotated queries and keys.
     pub fn attention_factor(&self) -> f64 {
-        let implied = 0.1 * self.factor.max(1.0).ln() + 1.0;
-        self.attention_factor.unwrap_or(implied)
+        let default = 0.1 * self.factor.max(1.0).ln() + 1.0;
+        self.attention_factor.unwrap_or(default)
     }
 
-    fn stretched(&self, frequencies: Vec<f64>, theta: f64, width: f64) -> Vec<f64> {
-        // The pair, in halves, whose wavelength turns so often within the original length.
-        let pair = |turns: f64| {
-            width * (self.original_length as f64 / (turns * TAU)).ln() / (2.0 * theta.ln())
+    fn scale(&self, frequencies: Vec<f64>, theta: f64, width: f64) -> Vec<f64> {
+        // The (fractional) index of the pair with this many rotations within the original length.
+        let pair = |rotations: f64| {
+            width * (self.original_length as f64 / (rotations * TAU)).ln() / (2.0 * theta.ln())
         };
         let (mut low, mut high) = (pair(self.beta_fast), pair(self.beta_slow));
         if self.truncate {
@@ -253,30 +254,30 @@ impl YarnScaling {
         if low == high {
             high += 0.001;
         }
-        let stretch = |(i, frequency): (usize, f64)| {
+        let scale = |(i, frequency): (usize, f64)| {
             let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
             frequency / self.factor * ramp + frequency * (1.0 - ramp)
         };
-        frequencies.into_iter().enumerate().map(stretch).collect()
+        frequencies.into_iter().enumerate().map(scale).collect()
     }
 }
 
 impl Llama3Scaling {
-    fn stretched(&self, frequency: f64) -> f64 {
+    fn scale(&self, frequency: f64) -> f64 {
         let (low, high) = (self.low_frequency_factor, self.high_frequency_factor);
-        let turns = self.original_length as f64 * frequency / TAU;
-        if turns > high {
+        let rotations = self.original_length as f64 * frequency / TAU;
+        if rotations > high {
             frequency
-        } else if turns < low {
+        } else if rotations < low {
             frequency / self.factor
         } else {
-            let smooth = (turns - low) / (high - low);
+            let smooth = (rotations - low) / (high - low);
             (1.0 - smooth) * frequency / self.factor + smooth * frequency
         }
     }
 }
 
-/// More than another setting, and finite.
+/// Refuses values that are infinite or not larger than another setting.
 fn above(field: &str, value: f64, other: &str, limit: f64) -> Result<(), ConfigError> {
     if value > limit && value.is_finite() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Sines and cosines of the position, in wavelengths from 2π to 10000 · 2π. Vaswani et al. 2017.
+//! Sinusoidal positions: sines and cosines with wavelengths from 2π to 10000 · 2π. Vaswani et al. 2017.
 //!
 //! A shift by `k` positions is a rotation of each pair of sine and cosine, the same for all positions:
 //! `PE(p + k) = R(k) · PE(p)` ([`sinusoid_shift`]). That is why a model can learn to attend by distance.
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SinusoidalConfig {
-    /// In which order sines and cosines stand.
+    /// The order of sines and cosines.
     #[serde(default)]
     pub layout: SinusoidLayout,
 }
 
-/// In which order sines and cosines stand.
+/// The order of sines and cosines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SinusoidLayout {
@@ -27,8 +27,8 @@ pub enum SinusoidLayout {
 }
 
 impl SinusoidLayout {
-    /// Where the sine and the cosine of frequency `i` stand.
-    fn places(self, i: usize, width: usize) -> [usize; 2] {
+    /// The indices of the sine and the cosine of frequency `i`.
+    fn indices(self, i: usize, width: usize) -> [usize; 2] {
         match self {
             Self::Interleaved => [2 * i, 2 * i + 1],
             Self::Concatenated => [i, width / 2 + i],
@@ -79,7 +79,7 @@ pub fn sinusoid_shift(
     require_even("sinusoid_shift", width);
     let mut rotation = vec![0f32; width * width];
     for (i, frequency) in frequencies(width).enumerate() {
-        let [sine, cosine] = layout.places(i, width);
+        let [sine, cosine] = layout.indices(i, width);
         let (s, c) = (offset as f64 * frequency).sin_cos();
         rotation[sine * width + sine] = c as f32;
         rotation[sine * width + cosine] = s as f32;
@@ -99,6 +99,11 @@ fn require_even(operation: &str, width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attentive_testing::{Scale, VALUES, assert_close};
+
+    fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
+        x.into_data().try_to_vec::<f32>().unwrap()
+    }
 
     fn encodings(positions: &[i64], width: usize, layout: SinusoidLayout) -> Tensor<3> {
         let data = TensorData::new(positions.to_vec(), [1, positions.len()]);
@@ -107,22 +112,21 @@ mod tests {
 
     #[test]
     fn encodings_are_those_of_the_paper() {
-        let ours = encodings(&[0, 7], 6, SinusoidLayout::Interleaved);
-        let ours = ours.into_data().try_to_vec::<f32>().unwrap();
-        for (at, value) in ours.iter().enumerate() {
+        let ours = values(encodings(&[0, 7], 6, SinusoidLayout::Interleaved));
+        let expected = |at: usize| -> f64 {
             let (position, column) = (at / 6 * 7, at % 6);
             let angle = position as f64 / 10_000f64.powf((column / 2 * 2) as f64 / 6.0);
-            let expected = if column % 2 == 0 {
-                angle.sin()
-            } else {
-                angle.cos()
-            };
-            assert!((f64::from(*value) - expected).abs() < 1e-6, "entry {at}");
-        }
+            match column % 2 {
+                0 => angle.sin(),
+                _ => angle.cos(),
+            }
+        };
+        let expected: Vec<f64> = (0..12).map(expected).collect();
+        assert_close("encodings", &ours, &expected, Scale::One, 1e-6);
     }
 
     #[test]
-    fn layouts_hold_the_same_numbers() {
+    fn layouts_hold_the_same_values() {
         let interleaved = encodings(&[3, 11], 8, SinusoidLayout::Interleaved);
         let pairs = interleaved.reshape([1, 2, 4, 2]).swap_dims(2, 3);
         let concatenated = encodings(&[3, 11], 8, SinusoidLayout::Concatenated);
@@ -142,14 +146,12 @@ mod tests {
                 let shifted: Vec<i64> = positions.iter().map(|it| it + offset).collect();
                 let expected = encodings(&shifted, width, layout);
                 let rows = encodings(&positions, width, layout).reshape([40, width]);
-                let turned = rows
-                    .matmul(rotation.clone().transpose())
-                    .reshape([1, 40, width]);
-                let apart = (turned - expected).abs().max().into_scalar::<f32>();
-                assert!(apart < 1e-5, "{layout:?}, {offset}: {apart}");
-                let identity = rotation.clone().matmul(rotation.transpose());
-                let apart = (identity - Tensor::eye(width, &Device::flex())).abs();
-                assert!(apart.max().into_scalar::<f32>() < 1e-6);
+                let rotated = values(rows.matmul(rotation.clone().transpose()));
+                let what = format!("{layout:?}, {offset}");
+                assert_close(&what, &rotated, &values(expected), Scale::One, VALUES);
+                let identity = values(Tensor::<2>::eye(width, &Device::flex()));
+                let product = values(rotation.clone().matmul(rotation.transpose()));
+                assert_close(&what, &product, &identity, Scale::One, 1e-6);
             }
         }
     }

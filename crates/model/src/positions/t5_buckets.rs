@@ -1,5 +1,5 @@
-//! T5's relative positions: near distances have a bucket each, further ones share buckets that grow with the logarithm, and
-//! each head learns a bias per bucket. Raffel et al. 2020.
+//! T5's relative position bias: small distances have a bucket each, larger ones share logarithmic buckets, and each head learns a
+//! bias per bucket. Raffel et al. 2020.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +10,24 @@ use crate::checks::{refuse, within};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct T5BucketsConfig {
-    /// How many buckets there are.
+    /// The number of buckets.
     #[serde(default = "default_buckets")]
     pub buckets: usize,
-    /// From this distance on, all share the last bucket.
-    #[serde(default = "default_furthest")]
-    pub furthest_distance: usize,
-    /// Which keys have buckets.
+    /// The distance from which on all share the last bucket.
+    #[serde(default = "default_max_distance")]
+    pub max_distance: usize,
+    /// Whether later keys have buckets.
     #[serde(default = "causal")]
     pub direction: BucketDirection,
 }
 
-/// Which keys have buckets.
+/// Whether later keys have buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BucketDirection {
-    /// Only those behind the query; those ahead share the bucket of distance zero. For decoders.
+    /// Only earlier keys have buckets; later ones share the bucket of distance zero. For decoders.
     Causal,
-    /// Half of the buckets are for keys behind and at the query, half for keys ahead. For encoders.
+    /// Half of the buckets are for later keys. For encoders.
     Bidirectional,
 }
 
@@ -35,7 +35,7 @@ fn default_buckets() -> usize {
     32
 }
 
-fn default_furthest() -> usize {
+fn default_max_distance() -> usize {
     128
 }
 
@@ -47,20 +47,20 @@ impl Default for T5BucketsConfig {
     fn default() -> Self {
         Self {
             buckets: default_buckets(),
-            furthest_distance: default_furthest(),
+            max_distance: default_max_distance(),
             direction: causal(),
         }
     }
 }
 
-/// Far above all use; the table stays small.
-const MOST_BUCKETS: usize = 1 << 20;
+/// Far beyond what helps.
+const MAX_BUCKETS: usize = 1 << 20;
 
 impl T5BucketsConfig {
-    /// Whether the settings can work; `path` is where they stand.
+    /// Whether the settings are valid; `path` is the config's path for error messages.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let (sides, buckets) = (self.sides(), self.buckets);
-        if !(2 * sides..=MOST_BUCKETS).contains(&buckets) || !buckets.is_multiple_of(sides) {
+        if !(2 * sides..=MAX_BUCKETS).contains(&buckets) || !buckets.is_multiple_of(sides) {
             let even = if sides == 2 {
                 "an even number from "
             } else {
@@ -69,44 +69,44 @@ impl T5BucketsConfig {
             return refuse(
                 &format!("{path}.buckets"),
                 format!(
-                    "{buckets} is out of range; use {even}{} to {MOST_BUCKETS}",
+                    "{buckets} is out of range; use {even}{} to {MAX_BUCKETS}",
                     2 * sides
                 ),
             );
         }
-        let (furthest, exact) = (self.furthest_distance, self.exact());
-        let field = format!("{path}.furthest_distance");
-        within(&field, furthest, i32::MAX as usize)?;
-        if furthest <= exact {
+        let (max_distance, exact) = (self.max_distance, self.exact_buckets());
+        let field = format!("{path}.max_distance");
+        within(&field, max_distance, i32::MAX as usize)?;
+        if max_distance <= exact {
             return refuse(
                 &field,
                 format!(
-                    "{furthest} is out of range; use more than {exact}, the distances that have a bucket of their own"
+                    "{max_distance} is out of range; use more than {exact}, the number of distances with their own bucket"
                 ),
             );
         }
         Ok(())
     }
 
-    /// The bucket of a key that stands `ahead` of its query; behind it where that is below zero.
+    /// The bucket of a key at `offset` from its query, negative for earlier keys.
     ///
-    /// In f32, as Hugging Face computes it: where a logarithm is a whole number in exact arithmetic, rounding decides.
-    pub fn bucket(&self, ahead: i64) -> usize {
-        let (each, exact) = (self.each_side(), self.exact());
+    /// In f32 as in Hugging Face: if the exact logarithm is an integer, rounding decides.
+    pub fn bucket(&self, offset: i64) -> usize {
+        let (per_side, exact) = (self.buckets_per_side(), self.exact_buckets());
         let (start, distance) = match self.direction {
-            BucketDirection::Causal => (0, ahead.min(0).unsigned_abs()),
+            BucketDirection::Causal => (0, offset.min(0).unsigned_abs()),
             BucketDirection::Bidirectional => {
-                let start = if ahead > 0 { each } else { 0 };
-                (start, ahead.unsigned_abs())
+                let start = if offset > 0 { per_side } else { 0 };
+                (start, offset.unsigned_abs())
             }
         };
         if distance < exact as u64 {
             return start + distance as usize;
         }
-        let range = (self.furthest_distance as f64 / exact as f64).ln() as f32;
-        let part = (distance as f32 / exact as f32).ln() / range;
-        let further = exact + (part * (each - exact) as f32) as usize;
-        start + further.min(each - 1)
+        let range = (self.max_distance as f64 / exact as f64).ln() as f32;
+        let fraction = (distance as f32 / exact as f32).ln() / range;
+        let bucket = exact + (fraction * (per_side - exact) as f32) as usize;
+        start + bucket.min(per_side - 1)
     }
 
     fn sides(&self) -> usize {
@@ -116,12 +116,12 @@ impl T5BucketsConfig {
         }
     }
 
-    fn each_side(&self) -> usize {
+    fn buckets_per_side(&self) -> usize {
         self.buckets / self.sides()
     }
 
-    /// How many distances have a bucket of their own.
-    fn exact(&self) -> usize {
-        self.each_side() / 2
+    /// The number of distances with their own bucket, on each side.
+    fn exact_buckets(&self) -> usize {
+        self.buckets_per_side() / 2
     }
 }

@@ -1,4 +1,4 @@
-//! From the encoder's last states to the decoder's first.
+//! The decoder's initial state, from the encoder's last states.
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -7,52 +7,55 @@ use super::encoder::LastStates;
 use super::{CellKind, CellState, FirstState, RecurrentConfig};
 use crate::{Initializer, Linear};
 
-/// The maps of one layer's states, where they are mapped.
+/// The projections of one layer's state; none where it is copied.
 #[derive(Module, Debug)]
 pub(super) struct Bridge {
     hidden: Option<Linear>,
-    /// Of an LSTM's memory, which is not bounded as hidden states are, so that no tangent follows.
+    /// Of an LSTM's cell state, without a tanh: unlike the hidden state it is not bounded.
     memory: Option<Linear>,
     #[module(skip)]
-    from: FirstState,
+    source: FirstState,
 }
 
 impl Bridge {
-    pub fn new(config: &RecurrentConfig, initial: &mut Initializer) -> Self {
-        let (width, deviation) = (config.hidden_width, config.initial_deviation);
+    pub fn new(config: &RecurrentConfig, initializer: &mut Initializer) -> Self {
+        let (width, std) = (config.hidden_width, config.init_std);
         let input = match config.first_state {
             FirstState::Copied => None,
             FirstState::Backward => Some(width),
             FirstState::Joined => Some(2 * width),
         };
-        let mut map = |input| Linear::new(input, width, true, deviation, initial);
+        let mut projection = |input| Linear::new(input, width, true, std, initializer);
         Self {
-            hidden: input.map(&mut map),
-            memory: input.filter(|_| config.cell == CellKind::Lstm).map(map),
-            from: config.first_state,
+            hidden: input.map(&mut projection),
+            memory: input
+                .filter(|_| config.cell == CellKind::Lstm)
+                .map(projection),
+            source: config.first_state,
         }
     }
 
     /// # Panics
-    /// When a state is asked for that the encoder does not have, which the settings refuse.
+    /// When the encoder has no backward state, which validation refuses.
     pub fn forward(&self, last: LastStates) -> CellState {
         let LastStates { forward, backward } = last;
-        let back = || backward.expect("bridge: the encoder reads both ways");
-        let CellState { hidden, memory } = match self.from {
+        let backward = || backward.expect("bridge: the encoder is bidirectional");
+        let CellState { hidden, memory } = match self.source {
             FirstState::Copied => return forward,
-            FirstState::Backward => back(),
+            FirstState::Backward => backward(),
             FirstState::Joined => {
-                let back = back();
+                let backward = backward();
                 CellState {
-                    hidden: joined(forward.hidden, back.hidden),
-                    memory: (forward.memory.zip(back.memory)).map(|(a, b)| joined(a, b)),
+                    hidden: concatenate(forward.hidden, backward.hidden),
+                    memory: (forward.memory.zip(backward.memory))
+                        .map(|(forward, backward)| concatenate(forward, backward)),
                 }
             }
         };
         let map = self
             .hidden
             .as_ref()
-            .expect("bridge: mapped states have maps");
+            .expect("bridge: the state is projected");
         CellState {
             hidden: map.forward(hidden).tanh(),
             memory: (self.memory.as_ref().zip(memory)).map(|(map, memory)| map.forward(memory)),
@@ -60,6 +63,6 @@ impl Bridge {
     }
 }
 
-fn joined(forward: Tensor<2>, backward: Tensor<2>) -> Tensor<2> {
+fn concatenate(forward: Tensor<2>, backward: Tensor<2>) -> Tensor<2> {
     Tensor::cat(vec![forward, backward], 1)
 }

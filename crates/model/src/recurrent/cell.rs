@@ -1,12 +1,12 @@
-//! One step of a recurrent layer, with the gates and biases of PyTorch: GRU (Cho et al. 2014) and LSTM (Hochreiter and
+//! One step of a recurrent layer, with PyTorch's order of gates and its two biases: GRU (Cho et al. 2014) and LSTM (Hochreiter and
 //! Schmidhuber 1997).
 //!
 //! ```text
-//! GRU     i, s = input · x + b, recurrent · h + c      each in three parts: r, z, n
-//!         r, z = σ(i_r + s_r), σ(i_z + s_z)            what is reset, what is kept
+//! GRU     i, s = input · x + b, recurrent · h + c      each in three chunks: r, z, n
+//!         r, z = σ(i_r + s_r), σ(i_z + s_z)            reset and update gates
 //!         h'   = (1 - z) · tanh(i_n + r · s_n) + z · h   (Cho et al. reset h before the product; this is one product)
 //!
-//! LSTM    a    = input · x + b + recurrent · h + c     in four parts: i, f, g, o
+//! LSTM    a    = input · x + b + recurrent · h + c     in four chunks: i, f, g, o
 //!         m'   = σ(f) · m + σ(i) · tanh(g)
 //!         h'   = σ(o) · tanh(m')
 //! ```
@@ -27,34 +27,38 @@ pub struct Cell {
     kind: CellKind,
 }
 
-/// What a layer carries from step to step.
+/// The state of a layer.
 #[derive(Clone, Debug)]
 pub struct CellState {
-    /// What it shows to others, `[batch, hidden_width]`.
+    /// The hidden state, `[batch, hidden_width]`.
     pub hidden: Tensor<2>,
-    /// What an LSTM keeps to itself, `[batch, hidden_width]`.
+    /// An LSTM's cell state, `[batch, hidden_width]`.
     pub memory: Option<Tensor<2>>,
 }
 
 impl Cell {
-    /// A cell that reads vectors of width `input`.
-    pub(super) fn new(input: usize, config: &RecurrentConfig, initial: &mut Initializer) -> Self {
-        let (hidden, deviation) = (config.hidden_width, config.initial_deviation);
-        let rows = config.cell.parts() * hidden;
+    /// A cell with inputs of width `input`.
+    pub(super) fn new(
+        input: usize,
+        config: &RecurrentConfig,
+        initializer: &mut Initializer,
+    ) -> Self {
+        let (hidden, std) = (config.hidden_width, config.init_std);
+        let rows = config.cell.chunks() * hidden;
         Self {
-            input: Linear::new(input, rows, true, deviation, initial),
-            recurrent: Linear::new(hidden, rows, true, deviation, initial),
+            input: Linear::new(input, rows, true, std, initializer),
+            recurrent: Linear::new(hidden, rows, true, std, initializer),
             kind: config.cell,
         }
     }
 
-    /// What the inputs add to each step: of a whole sequence in one product, since no state is needed for it.
-    pub(super) fn read<const D: usize>(&self, inputs: Tensor<D>) -> Tensor<D> {
+    /// The input projection, which needs no state: of a whole sequence in one product.
+    pub(super) fn project_inputs<const D: usize>(&self, inputs: Tensor<D>) -> Tensor<D> {
         self.input.forward(inputs)
     }
 
-    /// The state before the first step: zeros.
-    pub(super) fn start(&self, batch: usize) -> CellState {
+    /// The initial state: zeros.
+    pub(super) fn initial_state(&self, batch: usize) -> CellState {
         let recurrent = self.recurrent.weight.val();
         let [_, hidden] = recurrent.dims();
         let zeros = Tensor::zeros([batch, hidden], &recurrent.device());
@@ -64,41 +68,41 @@ impl Cell {
         }
     }
 
-    /// The state after a step; `read` is what [`Cell::read`] gave for its input, `[batch, parts · hidden_width]`.
+    /// The state after a step; `projected` is the result of [`Cell::project_inputs`], `[batch, chunks · hidden_width]`.
     ///
     /// # Panics
-    /// When an LSTM's state has no memory.
-    pub(super) fn step(&self, read: Tensor<2>, state: CellState) -> CellState {
+    /// When an LSTM's state has no cell state.
+    pub(super) fn step(&self, projected: Tensor<2>, state: CellState) -> CellState {
         let recurrent = self.recurrent.forward(state.hidden.clone());
         match self.kind {
-            CellKind::Gru => gru(read, recurrent, state.hidden),
+            CellKind::Gru => gru(projected, recurrent, state.hidden),
             CellKind::Lstm => {
-                let memory = state.memory.expect("step: an LSTM's state has a memory");
-                lstm(read + recurrent, memory)
+                let memory = state.memory.expect("step: an LSTM has a cell state");
+                lstm(projected + recurrent, memory)
             }
         }
     }
 }
 
-fn gru(read: Tensor<2>, recurrent: Tensor<2>, hidden: Tensor<2>) -> CellState {
+fn gru(projected: Tensor<2>, recurrent: Tensor<2>, hidden: Tensor<2>) -> CellState {
     let width = hidden.dims()[1];
     let both = |x: &Tensor<2>| x.clone().narrow(1, 0, 2 * width);
-    let gates = activate(Activation::Sigmoid, both(&read) + both(&recurrent));
+    let gates = activate(Activation::Sigmoid, both(&projected) + both(&recurrent));
     let reset = gates.clone().narrow(1, 0, width);
-    let kept = gates.narrow(1, width, width);
-    let new = read.narrow(1, 2 * width, width);
+    let update = gates.narrow(1, width, width);
+    let new = projected.narrow(1, 2 * width, width);
     let new = (new + reset * recurrent.narrow(1, 2 * width, width)).tanh();
     CellState {
-        hidden: new.clone() + kept * (hidden - new),
+        hidden: new.clone() + update * (hidden - new),
         memory: None,
     }
 }
 
 fn lstm(sum: Tensor<2>, memory: Tensor<2>) -> CellState {
     let width = memory.dims()[1];
-    let part = |index: usize| sum.clone().narrow(1, index * width, width);
-    let gate = |index: usize| activate(Activation::Sigmoid, part(index));
-    let memory = gate(1) * memory + gate(0) * part(2).tanh();
+    let chunk = |index: usize| sum.clone().narrow(1, index * width, width);
+    let gate = |index: usize| activate(Activation::Sigmoid, chunk(index));
+    let memory = gate(1) * memory + gate(0) * chunk(2).tanh();
     CellState {
         hidden: gate(3) * memory.clone().tanh(),
         memory: Some(memory),
@@ -106,18 +110,18 @@ fn lstm(sum: Tensor<2>, memory: Tensor<2>) -> CellState {
 }
 
 impl CellState {
-    /// This state where a row's step is real, and the one before where it is padding, as the `[batch, 1]` of `padded` says.
-    pub(super) fn unless(self, padded: Option<&Tensor<2, Bool>>, before: Self) -> Self {
-        let Some(padded) = padded else {
+    /// This state, or the previous one in rows whose step is padding; `padding` is `[batch, 1]`.
+    pub(super) fn keep_at_padding(self, padding: Option<&Tensor<2, Bool>>, previous: Self) -> Self {
+        let Some(padding) = padding else {
             return self;
         };
         let choose = |new: Tensor<2>, old: Tensor<2>| {
-            let padded = padded.clone().expand(new.dims());
-            new.mask_where(padded, old)
+            let padding = padding.clone().expand(new.dims());
+            new.mask_where(padding, old)
         };
         Self {
-            hidden: choose(self.hidden, before.hidden),
-            memory: (self.memory.zip(before.memory)).map(|(new, old)| choose(new, old)),
+            hidden: choose(self.hidden, previous.hidden),
+            memory: (self.memory.zip(previous.memory)).map(|(new, old)| choose(new, old)),
         }
     }
 }

@@ -3,57 +3,57 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
-use crate::checks::{MOST_BLOCKS, positive, probability, refuse, size, within};
+use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
 
 /// Settings of a recurrent encoder-decoder with additive attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentConfig {
-    /// What a layer does at each step.
+    /// The kind of recurrent cell.
     pub cell: CellKind,
-    /// How many tokens the encoder knows.
+    /// Size of the encoder's vocabulary.
     pub source_vocabulary: usize,
-    /// How many tokens the decoder knows.
+    /// Size of the decoder's vocabulary.
     pub target_vocabulary: usize,
-    /// The longest sequence, of either side.
+    /// The maximum sequence length, of source and target.
     pub length: usize,
-    /// Width of the tokens' vectors.
+    /// Width of the token embeddings.
     pub width: usize,
-    /// Width of the states.
+    /// Width of the hidden states.
     pub hidden_width: usize,
     /// Layers of the encoder, and of the decoder.
     #[serde(default = "one")]
     pub layers: usize,
-    /// Which ways the encoder reads.
+    /// Whether the encoder is bidirectional.
     #[serde(default)]
     pub directions: Directions,
-    /// What the decoder's first state is made from.
+    /// The source of the decoder's initial state.
     #[serde(default)]
     pub first_state: FirstState,
-    /// Width inside the tangent of the attention.
+    /// Width of the additive attention's hidden layer.
     pub attention_width: usize,
-    /// Dropout where no state passes from step to step (Zaremba et al. 2014): on the tokens' vectors, between layers, and on
-    /// what the scores of the vocabulary are made from.
+    /// Dropout on non-recurrent connections (Zaremba et al. 2014): on token embeddings, between layers, and on the input of the
+    /// output projection.
     #[serde(default)]
     pub dropout: f64,
-    /// Spread of the initial weights.
-    #[serde(default = "default_deviation")]
-    pub initial_deviation: f64,
+    /// Standard deviation of the initial weights.
+    #[serde(default = "default_init_std")]
+    pub init_std: f64,
 }
 
-/// What a layer does at each step.
+/// The kind of recurrent cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellKind {
-    /// Two gates (Cho et al. 2014).
+    /// A gated recurrent unit (Cho et al. 2014).
     Gru,
-    /// Three gates, and a memory beside the state (Hochreiter and Schmidhuber 1997).
+    /// Long short-term memory (Hochreiter and Schmidhuber 1997).
     Lstm,
 }
 
 impl CellKind {
-    /// How many vectors of the hidden width a step is made from.
-    pub(super) fn parts(self) -> usize {
+    /// The number of chunks of the hidden width in the projections of a step: one per gate, and one for the candidate.
+    pub(super) fn chunks(self) -> usize {
         match self {
             Self::Gru => 3,
             Self::Lstm => 4,
@@ -61,14 +61,14 @@ impl CellKind {
     }
 }
 
-/// Which ways an encoder reads.
+/// The directions of an encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
     /// From the first token to the last.
     #[default]
     Forward,
-    /// Both ways, each with weights of its own; what they give is joined (Bahdanau et al. 2015).
+    /// Both, each with weights of its own; their outputs are concatenated (Bahdanau et al. 2015).
     Both,
 }
 
@@ -81,16 +81,16 @@ impl Directions {
     }
 }
 
-/// What the decoder's first state is made from, layer by layer.
+/// The source of the decoder's initial state, layer by layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstState {
-    /// The encoder's last state as it is, of an encoder that reads one way.
+    /// The last state of a unidirectional encoder.
     #[default]
     Copied,
-    /// `tanh(map · state)` of the way back, which ends at the first token (Bahdanau et al. 2015).
+    /// `tanh(projection · state)` of the backward direction, which ends at the first token (Bahdanau et al. 2015).
     Backward,
-    /// The same of the last states of both ways, joined.
+    /// The same of the concatenated last states of both directions.
     Joined,
 }
 
@@ -98,12 +98,12 @@ fn one() -> usize {
     1
 }
 
-fn default_deviation() -> f64 {
+fn default_init_std() -> f64 {
     0.05
 }
 
 impl RecurrentConfig {
-    /// Whether the settings can work together.
+    /// Whether the settings are valid, each alone and together.
     pub fn validate(&self) -> Result<(), ConfigError> {
         size("source_vocabulary", self.source_vocabulary)?;
         size("target_vocabulary", self.target_vocabulary)?;
@@ -111,23 +111,23 @@ impl RecurrentConfig {
         size("width", self.width)?;
         size("hidden_width", self.hidden_width)?;
         size("attention_width", self.attention_width)?;
-        within("layers", self.layers, MOST_BLOCKS)?;
+        within("layers", self.layers, MAX_BLOCKS)?;
         probability("dropout", self.dropout)?;
-        positive("initial_deviation", self.initial_deviation)?;
+        positive("init_std", self.init_std)?;
         match (self.directions, self.first_state) {
             (Directions::Both, FirstState::Copied) => refuse(
                 "first_state",
-                "the states of an encoder that reads both ways are two where the decoder has one; use backward or joined",
+                "a bidirectional encoder has two states where the decoder has one; use backward or joined",
             ),
             (Directions::Forward, FirstState::Backward | FirstState::Joined) => refuse(
                 "first_state",
-                "the encoder does not read backward; use copied, or directions of both",
+                "the encoder has no backward direction; use copied, or set directions to both",
             ),
             _ => Ok(()),
         }
     }
 
-    /// Width of what the decoder looks at.
+    /// Width of the encoder's outputs, which the decoder attends to.
     pub fn memory_width(&self) -> usize {
         self.directions.count() * self.hidden_width
     }

@@ -1,4 +1,4 @@
-//! The decoder: layers that look at the source before each step, with the state that the step before left.
+//! The decoder: at each step it attends to the source with its previous state as the query.
 
 use attentive_tensor::dropout;
 use burn::module::Module;
@@ -7,47 +7,47 @@ use burn::tensor::Tensor;
 use super::steps::by_step;
 use super::{Cell, CellState, Encoded, RecurrentConfig, Sequences};
 use crate::attention::Additive;
-use crate::{AttentionSite, Call, Embedding, Initializer, Linear, Pass, Role};
+use crate::{AttendContext, AttentionSite, Embedding, ForwardContext, Initializer, Linear, Role};
 
-/// Embedding, attention and layers.
+/// Embedding, attention and recurrent layers.
 #[derive(Module, Debug)]
 pub(super) struct Decoder {
     tokens: Embedding,
     pub(super) attention: Additive,
-    /// What the first layer reads of the context: the other part of its input map, apart because the tokens are all known
-    /// before the first step, and a context only when its step comes.
+    /// The first layer's input projection of the context, apart from that of the tokens: the tokens of all steps are known in
+    /// advance, and a context only at its step.
     context: Linear,
     layers: Vec<Cell>,
     #[module(skip)]
     dropout: f64,
 }
 
-/// What the decoder gives.
-pub(super) struct Written {
-    /// What the last layer gave at each step, `[batch, length, hidden_width]`; zeros at padding.
+/// The output of the decoder's layers.
+pub(super) struct DecoderOutput {
+    /// The outputs of the last layer, `[batch, length, hidden_width]`; zeros at padding.
     pub outputs: Tensor<3>,
     /// The state after the last step.
     pub state: Vec<CellState>,
-    /// `[batch, 1, length, source length]`, if the observer asked for them.
+    /// The attention weights, `[batch, 1, length, source length]`, if the observer wants them.
     pub weights: Option<Tensor<4>>,
 }
 
 impl Decoder {
-    pub fn new(config: &RecurrentConfig, initial: &mut Initializer) -> Self {
-        let (hidden, deviation) = (config.hidden_width, config.initial_deviation);
+    pub fn new(config: &RecurrentConfig, initializer: &mut Initializer) -> Self {
+        let (hidden, std) = (config.hidden_width, config.init_std);
         let shape = [config.target_vocabulary, config.width];
         let memory = config.memory_width();
         let widths = [hidden, memory];
-        let gates = config.cell.parts() * hidden;
+        let gates = config.cell.chunks() * hidden;
         Self {
-            tokens: Embedding::new(shape, deviation, initial),
-            attention: Additive::new(widths, config.attention_width, deviation, initial),
-            // The cell's input map has the bias of both.
-            context: Linear::new(memory, gates, false, deviation, initial),
+            tokens: Embedding::new(shape, std, initializer),
+            attention: Additive::new(widths, config.attention_width, std, initializer),
+            // The bias is that of the cell's input projection.
+            context: Linear::new(memory, gates, false, std, initializer),
             layers: (0..config.layers)
                 .map(|layer| {
                     let input = if layer == 0 { config.width } else { hidden };
-                    Cell::new(input, config, initial)
+                    Cell::new(input, config, initializer)
                 })
                 .collect(),
             dropout: config.dropout,
@@ -59,63 +59,66 @@ impl Decoder {
         target: &Sequences,
         encoded: &Encoded,
         mut state: Vec<CellState>,
-        pass: &mut Pass,
-    ) -> Written {
+        pass: &mut ForwardContext,
+    ) -> DecoderOutput {
         let padding = target.padding();
-        let vectors = self.tokens.forward(target.ids.clone());
-        let vectors = dropout(vectors, self.dropout, pass.randomness.as_deref_mut());
+        let embeddings = self.tokens.forward(target.ids.clone());
+        let embeddings = dropout(embeddings, self.dropout, pass.randomness.as_deref_mut());
         let (first, others) = self.layers.split_first().expect("there is a layer");
         let (mut outputs, mut weights) = (Vec::new(), Vec::new());
-        for (step, read) in by_step(first.read(vectors)).into_iter().enumerate() {
+        let projected = by_step(first.project_inputs(embeddings));
+        for (step, projected) in projected.into_iter().enumerate() {
             let last = state.last().expect("there is a layer").hidden.clone();
-            let (context, seen) = self.look(last, encoded, pass);
-            weights.extend(seen);
+            let (context, step_weights) = self.attend(last, encoded, pass);
+            weights.extend(step_weights);
             let padded = padding.at(step);
-            let mut advance = |cell: &Cell, read: Tensor<2>, place: usize| {
-                let before = state[place].clone();
-                let after = cell.step(read, before.clone()).unless(padded, before);
-                state[place] = after.clone();
-                after.hidden
+            let mut advance = |cell: &Cell, projected: Tensor<2>, layer: usize| {
+                let previous = state[layer].clone();
+                let next = cell.step(projected, previous.clone());
+                let next = next.keep_at_padding(padded, previous);
+                state[layer] = next.clone();
+                next.hidden
             };
-            let mut hidden = advance(first, read + self.context.forward(context), 0);
-            for (place, cell) in others.iter().enumerate() {
+            let mut hidden = advance(first, projected + self.context.forward(context), 0);
+            for (layer, cell) in others.iter().enumerate() {
                 let input = dropout(hidden, self.dropout, pass.randomness.as_deref_mut());
-                hidden = advance(cell, cell.read(input), place + 1);
+                hidden = advance(cell, cell.project_inputs(input), layer + 1);
             }
             outputs.push(padding.clear(step, hidden));
         }
-        Written {
+        DecoderOutput {
             outputs: Tensor::stack(outputs, 1),
             state,
             weights: (!weights.is_empty()).then(|| Tensor::cat(weights, 2)),
         }
     }
 
-    /// What a state `[batch, hidden_width]` gathers from the source, `[batch, memory width]`, and with which weights.
-    fn look(
+    /// Attention of a state `[batch, hidden_width]` to the source: the context `[batch, memory width]` and the weights.
+    fn attend(
         &self,
         state: Tensor<2>,
         encoded: &Encoded,
-        pass: &mut Pass,
+        pass: &mut ForwardContext,
     ) -> (Tensor<2>, Option<Tensor<4>>) {
-        let query = self.attention.map_queries(state);
+        let query = self.attention.project_queries(state);
         let [batch, width] = query.dims();
         let query = query.reshape([batch, 1, 1, width]);
-        let mut call = Call {
+        let mut context = AttendContext {
             site: AttentionSite {
                 layer: 0,
                 role: Role::Cross,
             },
-            real: encoded.real.clone(),
+            non_padding: encoded.non_padding.clone(),
             dropout: 0.0,
             pass,
         };
         let scores = self
             .attention
-            .of(query, encoded.keys.clone().unsqueeze_dim(1));
-        let mask = call.mask(0);
-        let attended = call.weigh_by(scores, &mask, encoded.states.clone().unsqueeze_dim(1));
-        let [_, _, _, width] = attended.context.dims();
-        (attended.context.reshape([batch, width]), attended.weights)
+            .scores(query, encoded.keys.clone().unsqueeze_dim(1));
+        let mask = context.mask(0);
+        let attended =
+            context.attend_with_scores(scores, &mask, encoded.states.clone().unsqueeze_dim(1));
+        let [_, _, _, width] = attended.output.dims();
+        (attended.output.reshape([batch, width]), attended.weights)
     }
 }

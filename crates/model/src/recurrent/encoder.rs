@@ -1,4 +1,4 @@
-//! The encoder: layers that read the source one way, or both ways.
+//! The encoder: unidirectional or bidirectional recurrent layers.
 
 use attentive_tensor::dropout;
 use burn::module::Module;
@@ -6,27 +6,27 @@ use burn::tensor::Tensor;
 
 use super::steps::{Padding, by_step};
 use super::{Cell, CellState, Directions, RecurrentConfig, Sequences};
-use crate::{Embedding, Initializer, Pass};
+use crate::{Embedding, ForwardContext, Initializer};
 
-/// Embedding and layers.
+/// Embedding and recurrent layers.
 #[derive(Module, Debug)]
 pub(super) struct Encoder {
     tokens: Embedding,
-    layers: Vec<Layer>,
+    layers: Vec<EncoderLayer>,
     #[module(skip)]
     dropout: f64,
 }
 
 /// The cells of one layer.
 #[derive(Module, Debug)]
-struct Layer {
+struct EncoderLayer {
     forward: Cell,
     backward: Option<Cell>,
 }
 
-/// What the encoder gives.
-pub(super) struct Read {
-    /// What the last layer gave at each step, `[batch, length, memory width]`; zeros at padding.
+/// The output of the encoder.
+pub(super) struct EncoderOutput {
+    /// The outputs of the last layer, `[batch, length, memory width]`; zeros at padding.
     pub outputs: Tensor<3>,
     /// The last states of each layer.
     pub last: Vec<LastStates>,
@@ -39,18 +39,18 @@ pub(super) struct LastStates {
 }
 
 impl Encoder {
-    pub fn new(config: &RecurrentConfig, initial: &mut Initializer) -> Self {
+    pub fn new(config: &RecurrentConfig, initializer: &mut Initializer) -> Self {
         let shape = [config.source_vocabulary, config.width];
-        let tokens = Embedding::new(shape, config.initial_deviation, initial);
+        let tokens = Embedding::new(shape, config.init_std, initializer);
         let layer = |number: usize| {
             let input = match number {
                 0 => config.width,
                 _ => config.memory_width(),
             };
-            let both = config.directions == Directions::Both;
-            Layer {
-                forward: Cell::new(input, config, initial),
-                backward: both.then(|| Cell::new(input, config, initial)),
+            let bidirectional = config.directions == Directions::Both;
+            EncoderLayer {
+                forward: Cell::new(input, config, initializer),
+                backward: bidirectional.then(|| Cell::new(input, config, initializer)),
             }
         };
         Self {
@@ -60,7 +60,7 @@ impl Encoder {
         }
     }
 
-    pub fn forward(&self, source: &Sequences, pass: &mut Pass) -> Read {
+    pub fn forward(&self, source: &Sequences, pass: &mut ForwardContext) -> EncoderOutput {
         let padding = source.padding();
         let mut outputs = self.tokens.forward(source.ids.clone());
         let mut last = Vec::with_capacity(self.layers.len());
@@ -70,38 +70,38 @@ impl Encoder {
             (outputs, states) = layer.forward(outputs, &padding);
             last.push(states);
         }
-        Read { outputs, last }
+        EncoderOutput { outputs, last }
     }
 }
 
-impl Layer {
+impl EncoderLayer {
     fn forward(&self, inputs: Tensor<3>, padding: &Padding) -> (Tensor<3>, LastStates) {
         let steps = 0..inputs.dims()[1];
         let (outputs, forward) = run(&self.forward, inputs.clone(), padding, steps.clone());
         let mut outputs = vec![Tensor::stack(outputs, 1)];
         let backward = self.backward.as_ref().map(|cell| {
-            let (mut back, last) = run(cell, inputs, padding, steps.rev());
-            back.reverse();
-            outputs.push(Tensor::stack(back, 1));
+            let (mut backward, last) = run(cell, inputs, padding, steps.rev());
+            backward.reverse();
+            outputs.push(Tensor::stack(backward, 1));
             last
         });
         (Tensor::cat(outputs, 2), LastStates { forward, backward })
     }
 }
 
-/// Goes through the steps in their order: what each gives, in that order, and the last state.
+/// Runs a cell over `steps`: the outputs in that order, and the last state.
 fn run(
     cell: &Cell,
     inputs: Tensor<3>,
     padding: &Padding,
     steps: impl Iterator<Item = usize>,
 ) -> (Vec<Tensor<2>>, CellState) {
-    let mut state = cell.start(inputs.dims()[0]);
-    let read = by_step(cell.read(inputs));
+    let mut state = cell.initial_state(inputs.dims()[0]);
+    let projected = by_step(cell.project_inputs(inputs));
     let outputs = steps.map(|step| {
-        let before = state.clone();
-        state = cell.step(read[step].clone(), before.clone());
-        state = state.clone().unless(padding.at(step), before);
+        let previous = state.clone();
+        state = cell.step(projected[step].clone(), previous.clone());
+        state = state.clone().keep_at_padding(padding.at(step), previous);
         padding.clear(step, state.hidden.clone())
     });
     let outputs = outputs.collect();

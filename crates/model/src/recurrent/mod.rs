@@ -1,13 +1,13 @@
 //! A recurrent encoder-decoder with additive attention. Bahdanau et al. 2015.
 //!
 //! ```text
-//! source ids → encoder → states ─────────────┐ additive attention, asked by the decoder's state
+//! source ids → encoder → states ─────────────┐ additive attention, queried by the decoder's state
 //!                  └ last states → bridge → decoder step → decoder step → …
-//!                                             ↑ target id      └ hidden → scores of the vocabulary
+//!                                             ↑ target id      └ hidden → logits
 //! ```
 //!
-//! As in "Dive into Deep Learning" (Zhang et al. 2023), scores are a linear map of the last layer's state, where the paper has a
-//! maxout layer of state, token and context.
+//! As in "Dive into Deep Learning" (Zhang et al. 2023), logits are a projection of the last layer's state, where the paper has
+//! a maxout layer of state, token and context.
 
 mod bridge;
 mod cell;
@@ -28,10 +28,10 @@ pub use config::{CellKind, Directions, FirstState, RecurrentConfig};
 pub use greedy::Greedy;
 pub use steps::Sequences;
 
-use crate::{ConfigError, Initializer, Linear, Observer, Pass};
+use crate::{ConfigError, ForwardContext, Initializer, Linear, Observer};
 use bridge::Bridge;
-use decoder::{Decoder, Written};
-use encoder::{Encoder, Read};
+use decoder::{Decoder, DecoderOutput};
+use encoder::{Encoder, EncoderOutput};
 
 /// A recurrent encoder-decoder.
 #[derive(Module, Debug)]
@@ -39,70 +39,71 @@ pub struct Recurrent {
     encoder: Encoder,
     bridge: Vec<Bridge>,
     decoder: Decoder,
+    /// The output projection.
     words: Linear,
     #[module(skip)]
     config: RecurrentConfig,
 }
 
-/// What may go beside a pass.
+/// Options of a forward pass.
 #[derive(Default)]
-pub struct RecurrentExtras<'a> {
-    /// Who looks on. The attention is that of layer 0 and role cross, and it is seen once per step, with one query: what the
-    /// observer returns for a step changes the steps after it. There is no residual stream to see.
+pub struct RecurrentOptions<'a> {
+    /// Sees and may replace attention weights. The attention has layer 0 and role cross, and is observed once per step, with
+    /// one query: a replacement affects the steps after it. There is no residual stream to observe.
     pub observer: Option<&'a mut dyn Observer>,
-    /// The source of dropout; without it nothing is dropped.
+    /// The generator of dropout masks; without it dropout is off.
     pub randomness: Option<&'a mut Randomness>,
 }
 
-impl<'a> RecurrentExtras<'a> {
-    fn pass(self) -> Pass<'a> {
-        Pass {
+impl<'a> RecurrentOptions<'a> {
+    fn context(self) -> ForwardContext<'a> {
+        ForwardContext {
             observer: self.observer,
             randomness: self.randomness,
-            ..Pass::default()
+            ..ForwardContext::default()
         }
     }
 }
 
-/// A source as the decoder looks at it.
+/// An encoded source.
 #[derive(Clone, Debug)]
 pub struct Encoded {
-    /// What is gathered, `[batch, length, memory width]`; zeros at padding.
+    /// The attention's values, `[batch, length, memory width]`; zeros at padding.
     pub states: Tensor<3>,
-    /// What is compared with, `[batch, length, attention width]`: mapped once, for all steps.
+    /// The attention's keys, `[batch, length, attention width]`, projected once for all steps.
     pub keys: Tensor<3>,
-    /// Where padding leaves real positions, one range per batch row.
-    pub real: Option<Vec<Range<usize>>>,
-    /// The decoder's first state, layer by layer.
-    pub first: Vec<CellState>,
+    /// The range of positions of each batch row that are not padding.
+    pub non_padding: Option<Vec<Range<usize>>>,
+    /// The decoder's initial state, layer by layer.
+    pub initial_state: Vec<CellState>,
 }
 
-/// What the decoder gives.
+/// The result of decoding.
 #[derive(Clone, Debug)]
 pub struct Decoded {
-    /// Scores of the next token, `[batch, length, vocabulary]`. Those at padding mean nothing.
-    pub words: Tensor<3>,
-    /// What they are made from, `[batch, length, hidden_width]`; zeros at padding.
+    /// Logits of the next token, `[batch, length, vocabulary]`; undefined at padding.
+    pub logits: Tensor<3>,
+    /// The last hidden states, `[batch, length, hidden_width]`; zeros at padding.
     pub hidden: Tensor<3>,
     /// The state after the last step, layer by layer.
     pub state: Vec<CellState>,
-    /// The attention's weights, `[batch, 1, length, source length]`, if the observer asked for them.
+    /// The attention weights, `[batch, 1, length, source length]`, if the observer wants them.
     pub weights: Option<Tensor<4>>,
 }
 
 impl Recurrent {
-    /// Builds a model with fresh weights, drawn from `seed` when they are first used.
+    /// Builds a model with fresh weights, sampled from `seed` when they are first used.
     pub fn new(config: &RecurrentConfig, seed: u64, device: &Device) -> Result<Self, ConfigError> {
         config.validate()?;
-        let initial = &mut Initializer::new(seed, device);
-        let (width, deviation) = (config.hidden_width, config.initial_deviation);
+        let initializer = &mut Initializer::new(seed, device);
+        let (width, std) = (config.hidden_width, config.init_std);
         Ok(Self {
-            encoder: Encoder::new(config, initial),
+            encoder: Encoder::new(config, initializer),
             bridge: (0..config.layers)
-                .map(|_| Bridge::new(config, initial))
+                .map(|_| Bridge::new(config, initializer))
                 .collect(),
-            decoder: Decoder::new(config, initial),
-            words: Linear::new(width, config.target_vocabulary, true, deviation, initial),
+            decoder: Decoder::new(config, initializer),
+            words: Linear::new(width, config.target_vocabulary, true, std, initializer),
             config: config.clone(),
         })
     }
@@ -117,30 +118,30 @@ impl Recurrent {
         self.words.weight.lazy_device()
     }
 
-    /// Reads the source.
+    /// Encodes the source.
     ///
     /// # Panics
-    /// When it is empty or longer than the model's length, or its ranges do not fit.
-    pub fn encode(&self, source: &Sequences, extras: RecurrentExtras) -> Encoded {
-        self.read(source, &mut extras.pass())
+    /// When it is empty or longer than the model's length, or its ranges do not match.
+    pub fn encode(&self, source: &Sequences, options: RecurrentOptions) -> Encoded {
+        self.run_encoder(source, &mut options.context())
     }
 
-    /// Goes on from a state, the one that [`Recurrent::encode`] or an earlier call gave, over tokens that are known: all of a
-    /// target at once, or the one that was chosen last.
+    /// Decodes known tokens from a state of [`Recurrent::encode`] or of an earlier call: a whole target, or the last token of a
+    /// search.
     ///
     /// # Panics
-    /// When the tokens are none or more than the model's length, or shapes do not fit.
+    /// When there are no tokens or more than the model's length, or shapes do not match.
     pub fn decode(
         &self,
         target: &Sequences,
         encoded: &Encoded,
         state: Vec<CellState>,
-        extras: RecurrentExtras,
+        options: RecurrentOptions,
     ) -> Decoded {
-        self.write(target, encoded, state, &mut extras.pass())
+        self.run_decoder(target, encoded, state, &mut options.context())
     }
 
-    /// Scores of the token after each of `target`, which is given whole (Williams and Zipser 1989: teacher forcing).
+    /// Logits of the token after each of `target`, with teacher forcing (Williams and Zipser 1989).
     ///
     /// # Panics
     /// As [`Recurrent::encode`] and [`Recurrent::decode`] do.
@@ -148,54 +149,54 @@ impl Recurrent {
         &self,
         source: &Sequences,
         target: &Sequences,
-        extras: RecurrentExtras,
+        options: RecurrentOptions,
     ) -> Decoded {
-        let pass = &mut extras.pass();
-        let encoded = self.read(source, pass);
-        let first = encoded.first.clone();
-        self.write(target, &encoded, first, pass)
+        let pass = &mut options.context();
+        let encoded = self.run_encoder(source, pass);
+        let state = encoded.initial_state.clone();
+        self.run_decoder(target, &encoded, state, pass)
     }
 
-    fn read(&self, source: &Sequences, pass: &mut Pass) -> Encoded {
+    fn run_encoder(&self, source: &Sequences, pass: &mut ForwardContext) -> Encoded {
         source.check("encode", self.config.length);
-        let Read { outputs, last } = self.encoder.forward(source, pass);
+        let EncoderOutput { outputs, last } = self.encoder.forward(source, pass);
         let bridges = self.bridge.iter().zip(last);
         Encoded {
-            keys: self.decoder.attention.map_keys(outputs.clone()),
+            keys: self.decoder.attention.project_keys(outputs.clone()),
             states: outputs,
-            real: source.real.clone(),
-            first: bridges.map(|(bridge, last)| bridge.forward(last)).collect(),
+            non_padding: source.non_padding.clone(),
+            initial_state: bridges.map(|(bridge, last)| bridge.forward(last)).collect(),
         }
     }
 
-    fn write(
+    fn run_decoder(
         &self,
         target: &Sequences,
         encoded: &Encoded,
         state: Vec<CellState>,
-        pass: &mut Pass,
+        pass: &mut ForwardContext,
     ) -> Decoded {
         target.check("decode", self.config.length);
         let ([targets, _], [sources, ..]) = (target.ids.dims(), encoded.states.dims());
         assert_eq!(
             targets, sources,
-            "decode: {targets} targets do not fit {sources} sources"
+            "decode: {targets} targets do not match {sources} sources"
         );
         assert_eq!(
             state.len(),
             self.config.layers,
-            "decode: the states of {} layers do not fit a decoder of {}",
+            "decode: the states of {} layers do not match a decoder of {}",
             state.len(),
             self.config.layers
         );
-        let Written {
+        let DecoderOutput {
             outputs,
             state,
             weights,
         } = self.decoder.forward(target, encoded, state, pass);
         let randomness = pass.randomness.as_deref_mut();
         Decoded {
-            words: (self.words).forward(dropout(outputs.clone(), self.config.dropout, randomness)),
+            logits: (self.words).forward(dropout(outputs.clone(), self.config.dropout, randomness)),
             hidden: outputs,
             state,
             weights,

@@ -4,32 +4,35 @@ use std::ops::Range;
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
-/// Token ids, and where padding leaves real ones.
+/// Token ids, and which of them are padding.
 #[derive(Clone, Debug)]
 pub struct Sequences {
     /// `[batch, length]`
     pub ids: Tensor<2, Int>,
-    /// Where padding leaves real tokens, one range per batch row; none where all are real.
-    pub real: Option<Vec<Range<usize>>>,
+    /// The range of tokens of each batch row that are not padding; all where absent.
+    pub non_padding: Option<Vec<Range<usize>>>,
 }
 
 impl Sequences {
     /// Sequences without padding.
     pub fn new(ids: Tensor<2, Int>) -> Self {
-        Self { ids, real: None }
+        Self {
+            ids,
+            non_padding: None,
+        }
     }
 
-    /// Panics where they are too long, or the ranges do not fit them.
-    pub(super) fn check(&self, operation: &str, longest: usize) {
+    /// Panics when they are empty or too long, or the ranges do not match them.
+    pub(super) fn check(&self, operation: &str, max_length: usize) {
         let [batch, length] = self.ids.dims();
         assert!(
-            (1..=longest).contains(&length),
-            "{operation}: sequences of length {length} do not fit a model of lengths 1 to {longest}"
+            (1..=max_length).contains(&length),
+            "{operation}: sequences of length {length} do not fit a model of lengths 1 to {max_length}"
         );
-        if let Some(real) = &self.real {
+        if let Some(non_padding) = &self.non_padding {
             assert!(
-                real.len() == batch && real.iter().all(|row| row.end <= length),
-                "{operation}: the real ranges {real:?} do not fit ids {:?}",
+                non_padding.len() == batch && non_padding.iter().all(|row| row.end <= length),
+                "{operation}: the ranges of tokens {non_padding:?} do not match ids {:?}",
                 [batch, length]
             );
         }
@@ -38,23 +41,23 @@ impl Sequences {
     /// The padding of each step.
     pub(super) fn padding(&self) -> Padding {
         let [_, length] = self.ids.dims();
-        Padding::new(self.real.as_deref(), length, &self.ids.device())
+        Padding::new(self.non_padding.as_deref(), length, &self.ids.device())
     }
 }
 
-/// The padded rows of each step, `[batch, 1]`; none where a step is real in all rows, so that most steps cost nothing more.
+/// The padded rows of each step, `[batch, 1]`; none where no row is padded, so that most steps need no masking.
 pub(super) struct Padding(Vec<Option<Tensor<2, Bool>>>);
 
 impl Padding {
-    fn new(real: Option<&[Range<usize>]>, length: usize, device: &Device) -> Self {
-        let rows = real.unwrap_or_default();
-        let of_step = |step: usize| {
+    fn new(non_padding: Option<&[Range<usize>]>, length: usize, device: &Device) -> Self {
+        let rows = non_padding.unwrap_or_default();
+        let mask_of = |step: usize| {
             let padded: Vec<bool> = rows.iter().map(|row| !row.contains(&step)).collect();
             let shape = [padded.len(), 1];
-            let some = padded.contains(&true);
-            some.then(|| Tensor::from_data(TensorData::new(padded, shape), device))
+            let any = padded.contains(&true);
+            any.then(|| Tensor::from_data(TensorData::new(padded, shape), device))
         };
-        Self((0..length).map(of_step).collect())
+        Self((0..length).map(mask_of).collect())
     }
 
     /// The padded rows of a step, if there are any.
@@ -62,7 +65,7 @@ impl Padding {
         self.0[step].as_ref()
     }
 
-    /// `output` `[batch, width]` of a step, zeros where a row is padding.
+    /// Zeros the padded rows of a step's `output`, `[batch, width]`.
     pub fn clear(&self, step: usize, output: Tensor<2>) -> Tensor<2> {
         match self.at(step) {
             Some(padded) => {
@@ -76,8 +79,8 @@ impl Padding {
 
 /// `[batch, length, width]` as the `[batch, width]` of each step.
 ///
-/// By halves: the gradient of a slice is as large as what it was cut from, so slices of the whole would cost the square of
-/// the length.
+/// Splits recursively in halves: the gradient of a slice is as large as the sliced tensor, so slicing each step from the
+/// whole would be quadratic in the length.
 pub(super) fn by_step(x: Tensor<3>) -> Vec<Tensor<2>> {
     let length = x.dims()[1];
     if length == 1 {

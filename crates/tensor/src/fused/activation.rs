@@ -8,7 +8,7 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{buffer, dense, numbers, record, recycle, tensor};
+use super::{buffer, contiguous, data, record, recycle, tensor};
 use crate::Activation;
 
 pub(super) fn kernel(kind: Activation) -> kernels::Activation {
@@ -22,9 +22,9 @@ pub(super) fn kernel(kind: Activation) -> kernels::Activation {
 }
 
 pub(super) fn forward(x: &FlexTensor, kind: Activation) -> FlexTensor {
-    let x = dense(x);
-    let mut y = buffer(numbers(&x).len());
-    kernels::activate(kernel(kind), numbers(&x), &mut y);
+    let x = contiguous(x);
+    let mut y = buffer(data(&x).len());
+    kernels::activate(kernel(kind), data(&x), &mut y);
     tensor(y, x.layout().shape().clone())
 }
 
@@ -33,23 +33,23 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     kind: Activation,
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let (x, node) = x.into_parts();
-    let x = dense(&x);
+    let x = contiguous(&x);
     let output = forward(&x, kind);
-    record::<C, _, 1>(Plain(kind), [node], output, || x)
+    record::<C, _, 1>(ActivationBackward(kind), [node], output, || x)
 }
 
 #[derive(Debug)]
-struct Plain(Activation);
+struct ActivationBackward(Activation);
 
-impl Backward<Flex, 1> for Plain {
+impl Backward<Flex, 1> for ActivationBackward {
     type State = FlexTensor;
 
     fn backward(self, ops: Ops<FlexTensor, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let x = ops.state;
-        let dy = dense(&gradients.consume::<Flex>(&ops.node));
+        let dy = contiguous(&gradients.consume::<Flex>(&ops.node));
         if let [Some(parent)] = &ops.parents {
-            let mut dx = buffer(numbers(&x).len());
-            kernels::activate_backward(kernel(self.0), numbers(&x), numbers(&dy), &mut dx);
+            let mut dx = buffer(data(&x).len());
+            kernels::activate_backward(kernel(self.0), data(&x), data(&dy), &mut dx);
             gradients.register::<Flex>(parent.id, tensor(dx, x.layout().shape().clone()));
         }
         recycle([x, dy]);
@@ -57,9 +57,9 @@ impl Backward<Flex, 1> for Plain {
 }
 
 pub(super) fn gated(gate: &FlexTensor, up: &FlexTensor, kind: Activation) -> FlexTensor {
-    let (gate, up) = (dense(gate), dense(up));
-    let mut y = buffer(numbers(&gate).len());
-    kernels::gated(kernel(kind), numbers(&gate), numbers(&up), &mut y);
+    let (gate, up) = (contiguous(gate), contiguous(up));
+    let mut y = buffer(data(&gate).len());
+    kernels::gated(kernel(kind), data(&gate), data(&up), &mut y);
     tensor(y, gate.layout().shape().clone())
 }
 
@@ -70,35 +70,37 @@ pub(super) fn gated_tracked<C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let (gate, gate_node) = gate.into_parts();
     let (up, up_node) = up.into_parts();
-    let (gate, up) = (dense(&gate), dense(&up));
+    let (gate, up) = (contiguous(&gate), contiguous(&up));
     let output = gated(&gate, &up, kind);
-    record::<C, _, 2>(Gated(kind), [gate_node, up_node], output, || (gate, up))
+    record::<C, _, 2>(GatedBackward(kind), [gate_node, up_node], output, || {
+        (gate, up)
+    })
 }
 
 #[derive(Debug)]
-struct Gated(Activation);
+struct GatedBackward(Activation);
 
-impl Backward<Flex, 2> for Gated {
+impl Backward<Flex, 2> for GatedBackward {
     type State = (FlexTensor, FlexTensor);
 
     fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let (gate, up) = ops.state;
-        let dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let count = numbers(&gate).len();
+        let dy = contiguous(&gradients.consume::<Flex>(&ops.node));
+        let count = data(&gate).len();
         let (mut dgate, mut dup) = (buffer(count), buffer(count));
         let kind = kernel(self.0);
         kernels::gated_backward(
             kind,
-            numbers(&gate),
-            numbers(&up),
-            numbers(&dy),
+            data(&gate),
+            data(&up),
+            data(&dy),
             &mut dgate,
             &mut dup,
         );
-        for (parent, slopes) in ops.parents.iter().zip([dgate, dup]) {
+        for (parent, gradient) in ops.parents.iter().zip([dgate, dup]) {
             if let Some(parent) = parent {
                 gradients
-                    .register::<Flex>(parent.id, tensor(slopes, gate.layout().shape().clone()));
+                    .register::<Flex>(parent.id, tensor(gradient, gate.layout().shape().clone()));
             }
         }
         recycle([gate, up, dy]);

@@ -1,4 +1,4 @@
-//! Sums of tensors of one shape: residual connections.
+//! Addition without broadcasting, for residual connections.
 
 use attentive_kernels::elementwise;
 use burn::backend::autodiff::Autodiff;
@@ -8,22 +8,22 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{buffer, into_dense, numbers, record, recycle, tensor};
+use super::{buffer, data, into_contiguous, record, recycle, tensor};
 
-/// `x + y`, in the memory of either if nobody else holds it.
+/// `x + y`, in the storage of either operand that is not shared.
 pub(super) fn forward(x: FlexTensor, y: FlexTensor) -> FlexTensor {
-    let (mut x, mut y) = (into_dense(x), into_dense(y));
+    let (mut x, mut y) = (into_contiguous(x), into_contiguous(y));
     if let Some(sum) = y.try_storage_mut::<f32>() {
-        elementwise::add_assign(sum, numbers(&x));
+        elementwise::add_assign(sum, data(&x));
         recycle([x]);
         return y;
     }
     if let Some(sum) = x.try_storage_mut::<f32>() {
-        elementwise::add_assign(sum, numbers(&y));
+        elementwise::add_assign(sum, data(&y));
         return x;
     }
-    let mut sum = buffer(numbers(&x).len());
-    elementwise::add(numbers(&x), numbers(&y), &mut sum);
+    let mut sum = buffer(data(&x).len());
+    elementwise::add(data(&x), data(&y), &mut sum);
     tensor(sum, x.layout().shape().clone())
 }
 
@@ -33,13 +33,13 @@ pub(super) fn tracked<C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let (x, x_node) = x.into_parts();
     let (y, y_node) = y.into_parts();
-    record::<C, _, 2>(Add, [x_node, y_node], forward(x, y), || ())
+    record::<C, _, 2>(AddBackward, [x_node, y_node], forward(x, y), || ())
 }
 
 #[derive(Debug)]
-struct Add;
+struct AddBackward;
 
-impl Backward<Flex, 2> for Add {
+impl Backward<Flex, 2> for AddBackward {
     type State = ();
 
     fn backward(self, ops: Ops<(), 2>, gradients: &mut Gradients, _: &mut Checkpointer) {

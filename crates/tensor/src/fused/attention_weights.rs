@@ -1,4 +1,4 @@
-//! The attention weights as a tensor: for those who look at them, ablate them, or want their gradient.
+//! The attention weights as a tensor, to inspect, ablate or differentiate them.
 
 use attentive_kernels::attention::{self, WeightGradients};
 use burn::backend::autodiff::Autodiff;
@@ -8,9 +8,9 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::attention::{AttentionOptions, bias_sizes, repeated, summed};
-use super::heads::{heads, rows_dense, shape};
-use super::{buffer, dense, keep, numbers, record, recycle, tensor};
+use super::attention::{AttentionOptions, bias_layout, broadcast_bias, reduce_bias_gradient};
+use super::heads::{contiguous_rows, heads, shape};
+use super::{buffer, contiguous, data, record, recycle, release, tensor};
 
 /// The weights, `[batch, heads, queries, keys]`.
 pub(super) fn forward(
@@ -19,11 +19,11 @@ pub(super) fn forward(
     bias: &FlexTensor,
     options: &AttentionOptions,
 ) -> FlexTensor {
-    let [query, key] = [query, key].map(rows_dense);
-    let bias = dense(bias);
+    let [query, key] = [query, key].map(contiguous_rows);
+    let bias = contiguous(bias);
     let shape = shape([&query, &key, &key]);
     let mut weights = buffer(shape.batch * shape.heads * shape.queries * shape.keys);
-    let options = options.for_kernel(repeated(&bias));
+    let options = options.for_kernel(broadcast_bias(&bias));
     attention::weights(&shape, heads(&query), heads(&key), &options, &mut weights);
     tensor(
         weights,
@@ -41,22 +41,22 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let (key, key_node) = key.into_parts();
     let (bias, bias_node) = bias.into_parts();
     let weights = forward(&query, &key, &bias, options);
-    let state = || Saved {
+    let state = || SavedAttentionWeights {
         query,
         key,
-        bias: dense(&bias),
+        bias: contiguous(&bias),
         weights: weights.clone(),
         scale: options.scale as f32,
     };
     let nodes = [query_node, key_node, bias_node];
-    record::<C, _, 3>(AttentionWeights, nodes, weights.clone(), state)
+    record::<C, _, 3>(AttentionWeightsBackward, nodes, weights.clone(), state)
 }
 
 #[derive(Debug)]
-struct AttentionWeights;
+struct AttentionWeightsBackward;
 
 #[derive(Clone, Debug)]
-struct Saved {
+struct SavedAttentionWeights {
     query: FlexTensor,
     key: FlexTensor,
     bias: FlexTensor,
@@ -64,13 +64,18 @@ struct Saved {
     scale: f32,
 }
 
-impl Backward<Flex, 3> for AttentionWeights {
-    type State = Saved;
+impl Backward<Flex, 3> for AttentionWeightsBackward {
+    type State = SavedAttentionWeights;
 
-    fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
+    fn backward(
+        self,
+        ops: Ops<SavedAttentionWeights, 3>,
+        gradients: &mut Gradients,
+        _: &mut Checkpointer,
+    ) {
         let saved = ops.state;
-        let upstream = dense(&gradients.consume::<Flex>(&ops.node));
-        let [query, key] = [&saved.query, &saved.key].map(dense);
+        let dweights = contiguous(&gradients.consume::<Flex>(&ops.node));
+        let [query, key] = [&saved.query, &saved.key].map(contiguous);
         let shape = shape([&query, &key, &key]);
         let [query_parent, key_parent, bias_parent] = &ops.parents;
         let count = |x: &FlexTensor| x.layout().num_elements();
@@ -78,13 +83,13 @@ impl Backward<Flex, 3> for AttentionWeights {
         let (mut dquery, mut dkey) = (buffer(count(&query)), buffer(count(&key)));
         let mut dbias = bias_parent
             .as_ref()
-            .map(|_| buffer(shape.batch * shape.heads * bias_sizes(&saved.bias).1[2]));
+            .map(|_| buffer(shape.batch * shape.heads * bias_layout(&saved.bias).1[2]));
         attention::weights_backward(
             &shape,
-            [&query, &key].map(numbers),
-            [&saved.weights, &upstream].map(numbers),
+            [&query, &key].map(data),
+            [&saved.weights, &dweights].map(data),
             saved.scale,
-            repeated(&saved.bias).as_ref(),
+            broadcast_bias(&saved.bias).as_ref(),
             WeightGradients {
                 scores: &mut dscores,
                 query: &mut dquery,
@@ -92,21 +97,22 @@ impl Backward<Flex, 3> for AttentionWeights {
                 bias: dbias.as_deref_mut(),
             },
         );
-        let like = |slopes: Vec<f32>, x: &FlexTensor| tensor(slopes, x.layout().shape().clone());
-        let slopes = [
+        let like =
+            |gradient: Vec<f32>, x: &FlexTensor| tensor(gradient, x.layout().shape().clone());
+        let input_gradients = [
             (query_parent, Some(like(dquery, &query))),
             (key_parent, Some(like(dkey, &key))),
             (
                 bias_parent,
-                dbias.map(|dbias| summed(dbias, &shape, &saved.bias)),
+                dbias.map(|dbias| reduce_bias_gradient(dbias, &shape, &saved.bias)),
             ),
         ];
-        for (parent, slopes) in slopes {
-            if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                gradients.register::<Flex>(parent.id, slopes);
+        for (parent, gradient) in input_gradients {
+            if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                gradients.register::<Flex>(parent.id, gradient);
             }
         }
-        keep(dscores);
-        recycle([query, key, saved.query, saved.key, saved.weights, upstream]);
+        release(dscores);
+        recycle([query, key, saved.query, saved.key, saved.weights, dweights]);
     }
 }

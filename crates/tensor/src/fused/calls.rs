@@ -1,9 +1,9 @@
-//! Tensors of the high-level functions on their way to the operations and back.
+//! The fused operations as functions of high-level tensors.
 
 use super::*;
-use crate::{Attended, LinearAttended, LinearMap, LinearState, ScoreBias};
+use crate::{LinearAttentionOutput, LinearParameters, LinearState, PartialAttention, ScoreBias};
 
-/// What stands for a tensor that is not there.
+/// The stand-in for an optional tensor that is not given.
 fn absent<const D: usize>(device: &Device) -> Tensor<D> {
     Tensor::empty([0; D], device)
 }
@@ -11,7 +11,7 @@ fn absent<const D: usize>(device: &Device) -> Tensor<D> {
 /// `activation(x · weightᵀ + bias)` of rows.
 pub(crate) fn linear(
     x: Tensor<2>,
-    (weight, bias): LinearMap,
+    (weight, bias): LinearParameters,
     activation: Option<Activation>,
 ) -> Tensor<2> {
     let bias = bias.unwrap_or_else(|| absent(&x.device()));
@@ -26,14 +26,14 @@ pub(crate) fn linear(
 /// `down(activation(gate(x)) · up(x))` of rows, or without a gate `down(activation(up(x)))`.
 pub(crate) fn feed_forward(
     x: Tensor<2>,
-    gate: Option<LinearMap>,
-    up: LinearMap,
-    down: LinearMap,
+    gate: Option<LinearParameters>,
+    up: LinearParameters,
+    down: LinearParameters,
     kind: Activation,
 ) -> Tensor<2> {
     let device = x.device();
     let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| absent(&device)).into_dispatch();
-    let hidden = Hidden {
+    let hidden = HiddenActivation {
         activation: kind,
         is_gated: gate.is_some(),
     };
@@ -50,25 +50,25 @@ pub(crate) fn feed_forward(
     ))
 }
 
-/// Three linear maps of the same rows.
-pub(crate) fn three_linears(x: Tensor<2>, maps: [LinearMap; 3]) -> [Tensor<2>; 3] {
+/// Query, key and value projections of the same rows.
+pub(crate) fn linear_qkv(x: Tensor<2>, projections: [LinearParameters; 3]) -> [Tensor<2>; 3] {
     let none = absent(&x.device());
     let bias = |bias: Option<Tensor<1>>| bias.unwrap_or_else(|| none.clone()).into_dispatch();
-    let [a, b, c] = maps;
-    let (a, b, c) = Dispatch::fused_three_linears(
+    let [q, k, v] = projections;
+    let (query, key, value) = Dispatch::fused_linear_qkv(
         x.into_dispatch(),
-        a.0.into_dispatch(),
-        bias(a.1),
-        b.0.into_dispatch(),
-        bias(b.1),
-        c.0.into_dispatch(),
-        bias(c.1),
+        q.0.into_dispatch(),
+        bias(q.1),
+        k.0.into_dispatch(),
+        bias(k.1),
+        v.0.into_dispatch(),
+        bias(v.1),
     );
-    [a, b, c].map(Tensor::from_dispatch)
+    [query, key, value].map(Tensor::from_dispatch)
 }
 
-/// `x + branch`, and its normalization over the last axis.
-pub(crate) fn norm<const D: usize>(
+/// `x + branch` and its norm; without a branch, `x` and its norm.
+pub(crate) fn add_norm<const D: usize>(
     x: Tensor<D>,
     branch: Option<Tensor<D>>,
     weight: Tensor<1>,
@@ -79,7 +79,7 @@ pub(crate) fn norm<const D: usize>(
     let device = x.device();
     let branch = branch.unwrap_or_else(|| absent(&device));
     let bias = bias.unwrap_or_else(|| absent(&device));
-    let (sum, output) = Dispatch::fused_norm(
+    let (sum, output) = Dispatch::fused_add_norm(
         x.into_dispatch(),
         branch.into_dispatch(),
         weight.into_dispatch(),
@@ -100,7 +100,7 @@ pub(crate) fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::fused_softmax(x.into_dispatch()))
 }
 
-/// An activation of each number.
+/// Element-wise activation.
 pub(crate) fn activate<const D: usize>(x: Tensor<D>, kind: Activation) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::fused_activation(x.into_dispatch(), kind))
 }
@@ -115,7 +115,7 @@ pub(crate) fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Activa
 }
 
 /// Attention of heads.
-pub(crate) fn attend(
+pub(crate) fn attention(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
@@ -132,30 +132,30 @@ pub(crate) fn attend(
     ))
 }
 
-/// Attention of heads, with the log-sums of its rows.
-pub(crate) fn attend_with_log_sums(
+/// Attention of heads, and the log-sum-exp of its rows.
+pub(crate) fn attention_with_log_sum_exp(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     bias: Option<ScoreBias>,
     options: AttentionOptions,
-) -> Attended {
+) -> PartialAttention {
     let bias = score_bias(bias, &query.device());
-    let (context, log_sums) = Dispatch::fused_attention_with_log_sums(
+    let (context, log_sum_exp) = Dispatch::fused_attention_with_log_sum_exp(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
         bias,
         options,
     );
-    Attended {
+    PartialAttention {
         context: Tensor::from_dispatch(context),
-        log_sums: Tensor::from_dispatch(log_sums),
+        log_sum_exp: Tensor::from_dispatch(log_sum_exp),
     }
 }
 
-/// The weights of attention, before dropout.
-pub(crate) fn weigh(
+/// Attention weights, before dropout.
+pub(crate) fn attention_weights(
     query: Tensor<4>,
     key: Tensor<4>,
     bias: Option<ScoreBias>,
@@ -170,7 +170,7 @@ pub(crate) fn weigh(
     ))
 }
 
-/// A bias on scores, whose number of axes says what it is of.
+/// A bias of the scores; its number of axes determines its kind.
 fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch> {
     match bias {
         None => absent::<1>(device).into_dispatch(),
@@ -180,38 +180,38 @@ fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch>
     }
 }
 
-/// Linear attention of features, and the state after it.
-pub(crate) fn attend_linearly(
+/// Linear attention of features, and the final state.
+pub(crate) fn linear_attention(
     query: Tensor<4>,
     key: Tensor<4>,
     value: Tensor<4>,
     state: Option<LinearState>,
     options: LinearOptions,
-) -> LinearAttended {
+) -> LinearAttentionOutput {
     let device = query.device();
-    let (sums, totals) = match state {
-        Some(LinearState { sums, totals }) => (sums, totals),
+    let (kv_sums, key_sums) = match state {
+        Some(LinearState { kv_sums, key_sums }) => (kv_sums, key_sums),
         None => (absent(&device), absent(&device)),
     };
-    let (context, sums, totals) = Dispatch::fused_linear_attention(
+    let (context, kv_sums, key_sums) = Dispatch::fused_linear_attention(
         query.into_dispatch(),
         key.into_dispatch(),
         value.into_dispatch(),
-        sums.into_dispatch(),
-        totals.into_dispatch(),
+        kv_sums.into_dispatch(),
+        key_sums.into_dispatch(),
         options,
     );
-    LinearAttended {
+    LinearAttentionOutput {
         context: Tensor::from_dispatch(context),
         state: LinearState {
-            sums: Tensor::from_dispatch(sums),
-            totals: Tensor::from_dispatch(totals),
+            kv_sums: Tensor::from_dispatch(kv_sums),
+            key_sums: Tensor::from_dispatch(key_sums),
         },
     }
 }
 
-/// A positive map of each number.
-pub(crate) fn map_features(x: Tensor<4>, map: FeatureMap) -> Tensor<4> {
+/// Element-wise positive feature map.
+pub(crate) fn feature_map(x: Tensor<4>, map: FeatureMap) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::fused_feature_map(x.into_dispatch(), map))
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn random_features(
 }
 
 /// Mean cross-entropy of rows.
-pub(crate) fn mean_cross_entropy(
+pub(crate) fn cross_entropy(
     logits: Tensor<2>,
     targets: Tensor<1, Int>,
     smoothing: f64,
@@ -243,16 +243,16 @@ pub(crate) fn mean_cross_entropy(
     ))
 }
 
-/// Rows of a table.
-pub(crate) fn embed(table: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
+/// Embedding lookup.
+pub(crate) fn embedding(table: Tensor<2>, ids: Tensor<2, Int>) -> Tensor<3> {
     Tensor::from_dispatch(Dispatch::fused_embedding(
         table.into_dispatch(),
         ids.into_dispatch(),
     ))
 }
 
-/// Rotation of pairs by angles.
-pub(crate) fn rotate(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor<4> {
+/// Rotary position embedding.
+pub(crate) fn rotary(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::fused_rotary(
         x.into_dispatch(),
         cosine.into_dispatch(),
@@ -260,11 +260,7 @@ pub(crate) fn rotate(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor
     ))
 }
 
-/// Zeroes numbers at random.
-pub(crate) fn drop_numbers<const D: usize>(
-    x: Tensor<D>,
-    probability: f64,
-    key: [u32; 2],
-) -> Tensor<D> {
+/// Dropout with a mask that is a function of the key.
+pub(crate) fn dropout<const D: usize>(x: Tensor<D>, probability: f64, key: [u32; 2]) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::fused_dropout(x.into_dispatch(), probability, key))
 }

@@ -1,4 +1,4 @@
-//! Dropout: the mask is a function of a key, so that the backward pass makes it again.
+//! Dropout: the mask is a function of a key, so the backward pass recomputes it.
 
 use attentive_kernels::dropout::dropout;
 use burn::backend::autodiff::Autodiff;
@@ -8,12 +8,12 @@ use burn::backend::autodiff::ops::{Backward, Ops};
 use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
-use super::{buffer, dense, numbers, record, recycle, tensor};
+use super::{buffer, contiguous, data, record, recycle, tensor};
 
 pub(super) fn forward(x: &FlexTensor, probability: f64, key: [u32; 2]) -> FlexTensor {
-    let x = dense(x);
-    let mut y = buffer(numbers(&x).len());
-    dropout(numbers(&x), probability as f32, key, &mut y);
+    let x = contiguous(x);
+    let mut y = buffer(data(&x).len());
+    dropout(data(&x), probability as f32, key, &mut y);
     tensor(y, x.layout().shape().clone())
 }
 
@@ -24,13 +24,13 @@ pub(super) fn tracked<C: CheckpointStrategy>(
 ) -> FloatTensor<Autodiff<Flex, C>> {
     let (x, node) = x.into_parts();
     let output = forward(&x, probability, key);
-    record::<C, _, 1>(Dropout, [node], output, || (probability, key))
+    record::<C, _, 1>(DropoutBackward, [node], output, || (probability, key))
 }
 
 #[derive(Debug)]
-struct Dropout;
+struct DropoutBackward;
 
-impl Backward<Flex, 1> for Dropout {
+impl Backward<Flex, 1> for DropoutBackward {
     type State = (f64, [u32; 2]);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {

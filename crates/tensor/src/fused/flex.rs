@@ -1,11 +1,11 @@
-//! The operations without a graph: the forward passes, after which the memory of what they read is free.
+//! The fused operations without autodiff: forward passes that recycle the storage of their inputs.
 
 use burn::backend::flex::{Flex, FlexTensor};
 
 use super::{
-    AttentionOptions, FusedOps, Hidden, LinearOptions, MaybeActivation, activation, add, attention,
-    attention_weights, cross_entropy, dropout, embedding, features, feed_forward, keep, linear,
-    linear_attention, norm, recycle, rotary, softmax,
+    AttentionOptions, FusedOps, HiddenActivation, LinearOptions, MaybeActivation, activation, add,
+    attention, attention_weights, cross_entropy, dropout, embedding, features, feed_forward,
+    linear, linear_attention, norm, recycle, release, rotary, softmax,
 };
 use crate::{Activation, FeatureMap, NormKind, Stabilizer};
 
@@ -16,7 +16,7 @@ impl FusedOps for Flex {
         bias: FlexTensor,
         activation: MaybeActivation,
     ) -> FlexTensor {
-        let (y, _) = linear::activated(&x, &weight, &bias, activation.0, false);
+        let (y, _) = linear::forward_with_activation(&x, &weight, &bias, activation.0, false);
         recycle([x]);
         y
     }
@@ -29,30 +29,34 @@ impl FusedOps for Flex {
         up_bias: FlexTensor,
         down: FlexTensor,
         down_bias: FlexTensor,
-        kind: Hidden,
+        activation: HiddenActivation,
     ) -> FlexTensor {
         let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
-        let (y, _) = feed_forward::forward(&x, &operands, kind, false);
+        let (y, _) = feed_forward::forward(&x, &operands, activation, false);
         recycle([x]);
         y
     }
 
-    fn fused_three_linears(
+    fn fused_linear_qkv(
         x: FlexTensor,
-        weight1: FlexTensor,
-        bias1: FlexTensor,
-        weight2: FlexTensor,
-        bias2: FlexTensor,
-        weight3: FlexTensor,
-        bias3: FlexTensor,
+        query_weight: FlexTensor,
+        query_bias: FlexTensor,
+        key_weight: FlexTensor,
+        key_bias: FlexTensor,
+        value_weight: FlexTensor,
+        value_bias: FlexTensor,
     ) -> (FlexTensor, FlexTensor, FlexTensor) {
-        let maps = [[&weight1, &bias1], [&weight2, &bias2], [&weight3, &bias3]];
-        let [first, second, third] = linear::three(&x, maps);
+        let projections = [
+            [&query_weight, &query_bias],
+            [&key_weight, &key_bias],
+            [&value_weight, &value_bias],
+        ];
+        let [query, key, value] = linear::qkv(&x, projections);
         recycle([x]);
-        (first, second, third)
+        (query, key, value)
     }
 
-    fn fused_norm(
+    fn fused_add_norm(
         x: FlexTensor,
         branch: FlexTensor,
         weight: FlexTensor,
@@ -60,10 +64,10 @@ impl FusedOps for Flex {
         kind: NormKind,
         epsilon: f64,
     ) -> (FlexTensor, FlexTensor) {
-        let normed = norm::forward(&x, branch, &weight, &bias, kind, epsilon);
+        let output = norm::forward(&x, branch, &weight, &bias, kind, epsilon);
         recycle([x]);
-        normed.statistics.keep();
-        (normed.sum, normed.output)
+        output.statistics.release();
+        (output.sum, output.norm)
     }
 
     fn fused_add(x: FlexTensor, y: FlexTensor) -> FlexTensor {
@@ -95,22 +99,22 @@ impl FusedOps for Flex {
         bias: FlexTensor,
         options: AttentionOptions,
     ) -> FlexTensor {
-        let attended = attention::forward(&query, &key, &value, &bias, &options);
+        let output = attention::forward(&query, &key, &value, &bias, &options);
         recycle([query, key, value]);
-        keep(attended.log_sums);
-        attended.context
+        release(output.log_sum_exp);
+        output.context
     }
 
-    fn fused_attention_with_log_sums(
+    fn fused_attention_with_log_sum_exp(
         query: FlexTensor,
         key: FlexTensor,
         value: FlexTensor,
         bias: FlexTensor,
         options: AttentionOptions,
     ) -> (FlexTensor, FlexTensor) {
-        let attended = attention::forward(&query, &key, &value, &bias, &options);
+        let output = attention::forward(&query, &key, &value, &bias, &options);
         recycle([query, key, value]);
-        attended.into_tensors()
+        output.into_tensors()
     }
 
     fn fused_attention_weights(
@@ -128,20 +132,20 @@ impl FusedOps for Flex {
         query: FlexTensor,
         key: FlexTensor,
         value: FlexTensor,
-        sums: FlexTensor,
-        totals: FlexTensor,
+        kv_sums: FlexTensor,
+        key_sums: FlexTensor,
         options: LinearOptions,
     ) -> (FlexTensor, FlexTensor, FlexTensor) {
-        let start = linear_attention::Start::new(&sums, &totals);
+        let initial_state = linear_attention::InitialState::new(&kv_sums, &key_sums);
         let operands = [query, key, value];
-        let passed = linear_attention::forward(&operands, &start, &options);
+        let output = linear_attention::forward(&operands, &initial_state, &options);
         recycle(operands);
-        keep(passed.denominators);
-        (passed.context, passed.sums, passed.totals)
+        release(output.denominators);
+        (output.context, output.kv_sums, output.key_sums)
     }
 
     fn fused_feature_map(x: FlexTensor, map: FeatureMap) -> FlexTensor {
-        let y = features::map(&x, map);
+        let y = features::feature_map(&x, map);
         recycle([x]);
         y
     }
@@ -152,16 +156,16 @@ impl FusedOps for Flex {
         stabilizer: Stabilizer,
         epsilon: f64,
     ) -> FlexTensor {
-        let y = features::random(&x, &projection, stabilizer, epsilon);
+        let y = features::random_features(&x, &projection, stabilizer, epsilon);
         recycle([x]);
         y
     }
 
     fn fused_cross_entropy(logits: FlexTensor, targets: FlexTensor, smoothing: f64) -> FlexTensor {
-        let judged = cross_entropy::forward(&logits, &targets, smoothing);
+        let output = cross_entropy::forward(&logits, &targets, smoothing);
         recycle([logits]);
-        judged.statistics.into_iter().for_each(keep);
-        judged.mean
+        output.row_statistics.into_iter().for_each(release);
+        output.mean
     }
 
     fn fused_embedding(table: FlexTensor, ids: FlexTensor) -> FlexTensor {

@@ -1,27 +1,27 @@
-//! Tensors `[batch, heads, length, width]` as kernels of attention read and write them, wherever their rows stand.
+//! Strided views of `[batch, heads, length, width]` tensors for the attention kernels.
 
 use attentive_kernels::attention::{Heads, Shape, Strides};
 use burn::backend::flex::FlexTensor;
 
-use super::{dense, tensor};
+use super::{contiguous, tensor};
 
-/// `[batch, heads, length, width]`, in memory `[batch, length, heads, width]`: positions outside heads, as the output
-/// projection reads them.
+/// A `[batch, heads, length, width]` view of data in memory order `[batch, length, heads, width]`, which the output
+/// projection reads without a copy.
 pub(super) fn length_first(
-    numbers: Vec<f32>,
+    data: Vec<f32>,
     [batch, heads, length, width]: [usize; 4],
 ) -> FlexTensor {
-    tensor(numbers, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
+    tensor(data, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
 }
 
-/// The tensor itself if the numbers of each row follow each other, otherwise a dense copy.
-pub(super) fn rows_dense(x: &FlexTensor) -> FlexTensor {
+/// The tensor as it is if each row is contiguous, otherwise a contiguous copy.
+pub(super) fn contiguous_rows(x: &FlexTensor) -> FlexTensor {
     let layout = x.layout();
     let fits = layout.strides()[3] == 1 && layout.has_positive_strides();
-    if fits { x.clone() } else { dense(x) }
+    if fits { x.clone() } else { contiguous(x) }
 }
 
-/// The rows of a tensor.
+/// A strided view of the heads.
 pub(super) fn heads(x: &FlexTensor) -> Heads<'_> {
     let strides = x.layout().strides();
     let stride = |axis: usize| usize::try_from(strides[axis]).expect("strides are positive");
@@ -35,7 +35,7 @@ pub(super) fn heads(x: &FlexTensor) -> Heads<'_> {
     }
 }
 
-/// The sizes of an attention of queries, keys and values.
+/// The problem size of an attention.
 pub(super) fn shape([query, key, value]: [&FlexTensor; 3]) -> Shape {
     let [query, key, value] = [query, key, value].map(|it| it.layout().shape());
     Shape {
@@ -49,7 +49,7 @@ pub(super) fn shape([query, key, value]: [&FlexTensor; 3]) -> Shape {
     }
 }
 
-/// The sizes of the queries, the keys and the values of an attention.
+/// The shapes of query, key and value.
 pub(super) fn operand_sizes(shape: &Shape) -> [[usize; 4]; 3] {
     let Shape {
         batch,

@@ -1,8 +1,8 @@
-//! Linear maps: alone, with an activation, and several of one input.
+//! Linear layers: alone, with a fused activation, and the query, key and value projections of one input.
 
-use attentive_kernels::Onto;
+use attentive_kernels::Init;
 use attentive_kernels::activation as kernels;
-use attentive_kernels::linear::{self, Shape};
+use attentive_kernels::linear::{self, LinearShape};
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops};
@@ -11,152 +11,159 @@ use burn::backend::flex::{Flex, FlexTensor};
 use burn::backend::tensor::FloatTensor;
 
 use super::activation::kernel;
-use super::outputs::{Slots, record_several};
+use super::outputs::{GradientSlots, record_outputs};
 use super::{
-    buffer, dense, matrix, numbers, present, readable, record, recycle, rows_and_width, tensor,
+    buffer, contiguous, data, matrix, optional_data, record, recycle, rows_and_width, tensor,
+    with_unit_stride,
 };
 use crate::Activation;
 
 type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
-pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> Shape {
+pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> LinearShape {
     let (rows, input) = rows_and_width(x);
     let output = weight.layout().shape()[0];
-    Shape {
+    LinearShape {
         rows,
         input,
         output,
     }
 }
 
-/// `x · weightᵀ + bias`, where an empty bias is none.
+/// `x · weightᵀ + bias`; an empty bias is none.
 pub(super) fn forward(x: &FlexTensor, weight: &FlexTensor, bias: &FlexTensor) -> FlexTensor {
-    activated(x, weight, bias, None, false).0
+    forward_with_activation(x, weight, bias, None, false).0
 }
 
-/// With an activation, and on request with what it was applied to.
-pub(super) fn activated(
+/// `activation(x · weightᵀ + bias)`, and on request the pre-activations.
+pub(super) fn forward_with_activation(
     x: &FlexTensor,
     weight: &FlexTensor,
     bias: &FlexTensor,
     activation: Option<Activation>,
-    keep: bool,
+    save_pre_activation: bool,
 ) -> (FlexTensor, Option<FlexTensor>) {
-    let (x, weight, bias) = (dense(x), readable(weight), dense(bias));
+    let (x, weight, bias) = (contiguous(x), with_unit_stride(weight), contiguous(bias));
     let shape = shape(&x, &weight);
     let sizes = [shape.rows, shape.output];
     let mut y = buffer(shape.rows * shape.output);
-    let mut before = keep.then(|| buffer(y.len()));
-    let map = linear::Forward {
+    let mut pre_activation = save_pre_activation.then(|| buffer(y.len()));
+    let projection = linear::LinearForward {
         shape,
         weight: matrix(&weight),
-        bias: present(&bias),
+        bias: optional_data(&bias),
         activation: activation.map(kernel),
-        before: before.as_deref_mut(),
+        pre_activation: pre_activation.as_deref_mut(),
         y: &mut y,
     };
-    linear::forward(numbers(&x), [map]);
-    (tensor(y, sizes), before.map(|before| tensor(before, sizes)))
+    linear::forward(data(&x), [projection]);
+    (tensor(y, sizes), pre_activation.map(|it| tensor(it, sizes)))
 }
 
-/// Three maps, of weight and bias each, applied to one input.
-pub(super) fn three(x: &FlexTensor, maps: [[&FlexTensor; 2]; 3]) -> [FlexTensor; 3] {
-    let x = dense(x);
-    let maps = maps.map(|[weight, bias]| [readable(weight), dense(bias)]);
-    let shapes = maps.each_ref().map(|[weight, _]| shape(&x, weight));
+/// The query, key and value projections, given as weight and bias, of one input.
+pub(super) fn qkv(x: &FlexTensor, projections: [[&FlexTensor; 2]; 3]) -> [FlexTensor; 3] {
+    let x = contiguous(x);
+    let projections =
+        projections.map(|[weight, bias]| [with_unit_stride(weight), contiguous(bias)]);
+    let shapes = projections.each_ref().map(|[weight, _]| shape(&x, weight));
     let mut results = shapes.map(|shape| buffer(shape.rows * shape.output));
-    let each = maps.iter().zip(shapes).zip(&mut results);
-    let each = each.map(|(([weight, bias], shape), y)| linear::Forward {
-        shape,
-        weight: matrix(weight),
-        bias: present(bias),
-        activation: None,
-        before: None,
-        y,
-    });
-    linear::forward(numbers(&x), each);
+    let kernel_projections = projections.iter().zip(shapes).zip(&mut results);
+    let kernel_projections =
+        kernel_projections.map(|(([weight, bias], shape), y)| linear::LinearForward {
+            shape,
+            weight: matrix(weight),
+            bias: optional_data(bias),
+            activation: None,
+            pre_activation: None,
+            y,
+        });
+    linear::forward(data(&x), kernel_projections);
     let mut shapes = shapes.into_iter();
     results.map(|y| {
-        let shape = shapes.next().expect("there is a shape for each");
+        let shape = shapes.next().expect("one shape per projection");
         tensor(y, [shape.rows, shape.output])
     })
 }
 
-/// One map on the way back: its weight, the gradient of its result, and who wants those of weight and bias.
-pub(super) struct Map<'a> {
+/// A projection in the backward pass: its weight, the gradient of its output, and the nodes of weight and bias.
+pub(super) struct TrackedProjection<'a> {
     pub weight: &'a FlexTensor,
     pub dy: FlexTensor,
     /// Of weight and bias.
     pub parents: [Option<NodeId>; 2],
 }
 
-/// An input on the way back, and who wants its gradient.
-pub(super) struct Applied<'a> {
+/// An input in the backward pass, its node, and the projections that were applied to it.
+pub(super) struct TrackedInput<'a> {
     pub x: FlexTensor,
     pub parent: Option<NodeId>,
-    pub maps: Vec<Map<'a>>,
+    pub projections: Vec<TrackedProjection<'a>>,
 }
 
-/// Registers the gradients of inputs and of the maps that were applied to them. All products are one job, inside which the
-/// gradients of an input are added up.
-pub(super) fn backward<const N: usize>(inputs: [Applied; N], gradients: &mut Gradients) {
-    let mut slopes = inputs.each_ref().map(Applied::buffers);
-    let work = inputs.iter().zip(&mut slopes);
-    linear::backward(work.map(|(input, slopes)| input.borrowed(slopes)));
-    for (input, slopes) in inputs.into_iter().zip(slopes) {
-        input.register(slopes, gradients);
+/// Registers the gradients of inputs and of the projections applied to them. All matrix products are one job, which
+/// accumulates the gradient of each input.
+pub(super) fn backward<const N: usize>(inputs: [TrackedInput; N], gradients: &mut Gradients) {
+    let mut buffers = inputs.each_ref().map(TrackedInput::gradient_buffers);
+    let work = inputs.iter().zip(&mut buffers);
+    linear::backward(work.map(|(input, buffers)| input.kernel_arguments(buffers)));
+    for (input, buffers) in inputs.into_iter().zip(buffers) {
+        input.register(buffers, gradients);
     }
 }
 
-/// Memory for the gradients of an input, and of weight and bias of each of its maps.
-struct Buffers {
+/// Buffers for the gradients of an input, and of weight and bias of each of its projections.
+struct GradientBuffers {
     dx: Option<Vec<f32>>,
-    maps: Vec<[Option<Vec<f32>>; 2]>,
+    projections: Vec<[Option<Vec<f32>>; 2]>,
 }
 
-impl Applied<'_> {
-    fn buffers(&self) -> Buffers {
+impl TrackedInput<'_> {
+    fn gradient_buffers(&self) -> GradientBuffers {
         let (rows, width) = rows_and_width(&self.x);
-        let of_map = |map: &Map| {
-            let shape = shape(&self.x, map.weight);
+        let of_projection = |projection: &TrackedProjection| {
+            let shape = shape(&self.x, projection.weight);
             let sizes = [shape.output * shape.input, shape.output];
-            std::array::from_fn(|i| map.parents[i].map(|_| buffer(sizes[i])))
+            std::array::from_fn(|i| projection.parents[i].map(|_| buffer(sizes[i])))
         };
-        Buffers {
+        GradientBuffers {
             dx: self.parent.map(|_| buffer(rows * width)),
-            maps: self.maps.iter().map(of_map).collect(),
+            projections: self.projections.iter().map(of_projection).collect(),
         }
     }
 
-    fn borrowed<'a>(&'a self, slopes: &'a mut Buffers) -> linear::Applied<'a> {
-        let dx = slopes.dx.as_deref_mut();
-        let maps = self.maps.iter().zip(&mut slopes.maps);
-        let maps = maps.map(|(map, [dweight, dbias])| linear::Map {
-            shape: shape(&self.x, map.weight),
-            dy: numbers(&map.dy),
-            weight: matrix(map.weight),
-            dweight: dweight.as_deref_mut(),
-            dbias: dbias.as_deref_mut(),
-        });
-        linear::Applied {
-            x: numbers(&self.x),
-            dx: dx.map(|dx| (dx, Onto::Replace)),
-            maps: maps.collect(),
+    fn kernel_arguments<'a>(
+        &'a self,
+        buffers: &'a mut GradientBuffers,
+    ) -> linear::InputBackward<'a> {
+        let dx = buffers.dx.as_deref_mut();
+        let projections = self.projections.iter().zip(&mut buffers.projections);
+        let projections =
+            projections.map(|(projection, [dweight, dbias])| linear::LinearBackward {
+                shape: shape(&self.x, projection.weight),
+                dy: data(&projection.dy),
+                weight: matrix(projection.weight),
+                dweight: dweight.as_deref_mut(),
+                dbias: dbias.as_deref_mut(),
+            });
+        linear::InputBackward {
+            x: data(&self.x),
+            dx: dx.map(|dx| (dx, Init::Zero)),
+            projections: projections.collect(),
         }
     }
 
-    fn register(self, slopes: Buffers, gradients: &mut Gradients) {
-        for (map, slopes) in self.maps.into_iter().zip(slopes.maps) {
-            let shape = map.weight.layout().shape();
+    fn register(self, buffers: GradientBuffers, gradients: &mut Gradients) {
+        for (projection, buffers) in self.projections.into_iter().zip(buffers.projections) {
+            let shape = projection.weight.layout().shape();
             let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
-            for ((parent, slopes), shape) in map.parents.iter().zip(slopes).zip(shapes) {
-                if let (Some(parent), Some(slopes)) = (parent, slopes) {
-                    gradients.register::<Flex>(*parent, tensor(slopes, shape));
+            for ((parent, gradient), shape) in projection.parents.iter().zip(buffers).zip(shapes) {
+                if let (Some(parent), Some(gradient)) = (parent, gradient) {
+                    gradients.register::<Flex>(*parent, tensor(gradient, shape));
                 }
             }
-            recycle([map.dy]);
+            recycle([projection.dy]);
         }
-        if let (Some(parent), Some(dx)) = (self.parent, slopes.dx) {
+        if let (Some(parent), Some(dx)) = (self.parent, buffers.dx) {
             let (rows, width) = rows_and_width(&self.x);
             gradients.register::<Flex>(parent, tensor(dx, [rows, width]));
         }
@@ -164,7 +171,7 @@ impl Applied<'_> {
     }
 }
 
-/// For a map whose output the loss does not depend on: whoever made its operands still waits for their gradients.
+/// For a projection whose output the loss does not depend on: the nodes of its weight and bias still expect gradients.
 fn register_zeros(weight: &FlexTensor, parents: [Option<NodeId>; 2], gradients: &mut Gradients) {
     let shape = weight.layout().shape();
     let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
@@ -185,92 +192,111 @@ pub(super) fn tracked<C: CheckpointStrategy>(
     let (x, x_node) = x.into_parts();
     let (weight, weight_node) = weight.into_parts();
     let (bias, bias_node) = bias.into_parts();
-    let (x, weight) = (dense(&x), readable(&weight));
-    let (output, before) = activated(&x, &weight, &bias, activation, activation.is_some());
+    let (x, weight) = (contiguous(&x), with_unit_stride(&weight));
+    let (output, pre_activation) =
+        forward_with_activation(&x, &weight, &bias, activation, activation.is_some());
     let nodes = [x_node, weight_node, bias_node];
-    record::<C, _, 3>(Linear, nodes, output, || Saved {
+    record::<C, _, 3>(LinearBackward, nodes, output, || SavedLinear {
         x,
         weight,
-        activation: activation.zip(before),
+        activation: activation.zip(pre_activation),
     })
 }
 
 #[derive(Debug)]
-struct Linear;
+struct LinearBackward;
 
 #[derive(Clone, Debug)]
-struct Saved {
+struct SavedLinear {
     x: FlexTensor,
     weight: FlexTensor,
     activation: Option<(Activation, FlexTensor)>,
 }
 
-impl Backward<Flex, 3> for Linear {
-    type State = Saved;
+impl Backward<Flex, 3> for LinearBackward {
+    type State = SavedLinear;
 
-    fn backward(self, ops: Ops<Saved, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let mut dy = dense(&gradients.consume::<Flex>(&ops.node));
-        let Saved {
+    fn backward(self, ops: Ops<SavedLinear, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let mut dy = contiguous(&gradients.consume::<Flex>(&ops.node));
+        let SavedLinear {
             x,
             weight,
             activation,
         } = ops.state;
-        if let Some((kind, before)) = activation {
-            let mut slopes = buffer(numbers(&dy).len());
-            kernels::activate_backward(kernel(kind), numbers(&before), numbers(&dy), &mut slopes);
+        if let Some((kind, pre_activation)) = activation {
+            let mut gradient = buffer(data(&dy).len());
+            kernels::activate_backward(
+                kernel(kind),
+                data(&pre_activation),
+                data(&dy),
+                &mut gradient,
+            );
             let shape = dy.layout().shape().clone();
-            recycle([std::mem::replace(&mut dy, tensor(slopes, shape))]);
-            recycle([before]);
+            recycle([std::mem::replace(&mut dy, tensor(gradient, shape))]);
+            recycle([pre_activation]);
         }
         let [parent, weight_parent, bias_parent] = ops.parents.map(|it| it.map(|it| it.id));
-        let map = Map {
+        let projections = vec![TrackedProjection {
             weight: &weight,
             dy,
             parents: [weight_parent, bias_parent],
-        };
-        let maps = vec![map];
-        backward([Applied { x, parent, maps }], gradients);
+        }];
+        backward(
+            [TrackedInput {
+                x,
+                parent,
+                projections,
+            }],
+            gradients,
+        );
     }
 }
 
-pub(super) fn three_tracked<C: CheckpointStrategy>(
+pub(super) fn qkv_tracked<C: CheckpointStrategy>(
     x: Tracked<C>,
-    maps: [[Tracked<C>; 2]; 3],
+    projections: [[Tracked<C>; 2]; 3],
 ) -> [Tracked<C>; 3] {
     let (x, x_node) = x.into_parts();
-    let x = dense(&x);
-    let [a, b, c] = maps.map(|[weight, bias]| {
+    let x = contiguous(&x);
+    let [q, k, v] = projections.map(|[weight, bias]| {
         let ((weight, weight_node), (bias, bias_node)) = (weight.into_parts(), bias.into_parts());
-        (readable(&weight), bias, weight_node, bias_node)
+        (with_unit_stride(&weight), bias, weight_node, bias_node)
     });
-    let outputs = three(&x, [&a, &b, &c].map(|map| [&map.0, &map.1]));
-    let nodes = [x_node, a.2, a.3, b.2, b.3, c.2, c.3];
-    let weights = [a.0, b.0, c.0];
-    record_several::<C, _, 7, 3>(Three, nodes, outputs, |slots| (x, weights, slots))
+    let outputs = qkv(&x, [&q, &k, &v].map(|it| [&it.0, &it.1]));
+    let nodes = [x_node, q.2, q.3, k.2, k.3, v.2, v.3];
+    let weights = [q.0, k.0, v.0];
+    record_outputs::<C, _, 7, 3>(QkvBackward, nodes, outputs, |dys| (x, weights, dys))
 }
 
 #[derive(Debug)]
-struct Three;
+struct QkvBackward;
 
-impl Backward<Flex, 7> for Three {
-    type State = (FlexTensor, [FlexTensor; 3], Slots);
+impl Backward<Flex, 7> for QkvBackward {
+    type State = (FlexTensor, [FlexTensor; 3], GradientSlots);
 
     fn backward(self, ops: Ops<Self::State, 7>, gradients: &mut Gradients, _: &mut Checkpointer) {
         gradients.consume::<Flex>(&ops.node);
-        let (x, weights, slots) = ops.state;
+        let (x, weights, dys) = ops.state;
         let [parent, operands @ ..] = ops.parents.map(|it| it.map(|it| it.id));
         let operands = operands.as_chunks::<2>().0.iter().zip(&weights);
-        let mut maps = Vec::new();
-        for ((parents, weight), dy) in operands.zip(slots.take::<3>()) {
+        let mut projections = Vec::new();
+        for ((parents, weight), dy) in operands.zip(dys.take::<3>()) {
             match dy {
-                Some(dy) => maps.push(Map {
+                Some(dy) => projections.push(TrackedProjection {
                     weight,
-                    dy: dense(&dy),
+                    dy: contiguous(&dy),
                     parents: *parents,
                 }),
                 None => register_zeros(weight, *parents, gradients),
             }
         }
-        backward([Applied { x, parent, maps }], gradients);
+        backward(
+            [TrackedInput {
+                x,
+                parent,
+                projections,
+            }],
+            gradients,
+        );
     }
 }

@@ -1,18 +1,20 @@
-//! The operations on the CPU backend (Flex): one kernel each, with a backward pass written by hand.
+//! Fused operations on the CPU backend (Flex): one kernel each, with a hand-written backward pass.
 //!
-//! The high-level functions of this crate come here when their tensors are on the CPU in f32, and otherwise compose burn's
-//! own operations. Each file has the forward pass on Flex, what it saves, and the backward pass. A backward pass takes its
-//! state and the gradient apart and hands the memory in for the next operations ([`buffers`]).
+//! The public functions of this crate come here when their tensors are on the CPU in f32, and otherwise compose burn's own
+//! operations. Each file has the forward pass on Flex, the saved tensors, and the backward pass, which recycles the storage
+//! of what it consumed ([`buffer_pool`]).
 //!
-//! An extension's tensors cannot be optional: an absent one is empty ([`absent`], [`is_present`]).
+//! Tensors of a backend extension cannot be optional: an absent one is empty ([`absent`], [`is_present`]).
 
 mod activation;
 mod add;
 mod attention;
 mod attention_weights;
-mod buffers;
+mod autodiff;
+mod buffer_pool;
 mod calls;
 mod cross_entropy;
+mod data;
 mod dropout;
 mod embedding;
 mod features;
@@ -22,31 +24,29 @@ mod heads;
 mod linear;
 mod linear_attention;
 mod norm;
-mod numbers;
 mod outputs;
 mod rotary;
 mod softmax;
 #[cfg(test)]
 mod tests;
-mod tracked;
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, Dispatch, DispatchDevice, backend_extension};
 use burn::tensor::{DType, Device, Int, Tensor};
 
 pub(crate) use attention::AttentionOptions;
-pub(crate) use buffers::{buffer, keep, recycle};
+use autodiff::record;
+pub(crate) use buffer_pool::{buffer, recycle, release};
 pub(crate) use calls::*;
-pub(crate) use linear_attention::LinearOptions;
-use numbers::{
-    dense, integers, into_dense, is_present, matrix, numbers, present, readable, rows_and_width,
-    tensor,
+use data::{
+    contiguous, data, integers, into_contiguous, is_present, matrix, optional_data, rows_and_width,
+    tensor, with_unit_stride,
 };
-use tracked::record;
+pub(crate) use linear_attention::LinearOptions;
 
 use crate::{Activation, FeatureMap, NormKind, Stabilizer};
 
-/// The operations that have a kernel.
+/// The operations that have a fused kernel.
 #[backend_extension(Autodiff, Flex)]
 pub(crate) trait FusedOps: Backend {
     /// `activation(x · weightᵀ + bias)` of rows.
@@ -67,22 +67,22 @@ pub(crate) trait FusedOps: Backend {
         up_bias: FloatTensor<Self>,
         down: FloatTensor<Self>,
         down_bias: FloatTensor<Self>,
-        kind: Hidden,
+        activation: HiddenActivation,
     ) -> FloatTensor<Self>;
 
-    /// Three linear maps of the same rows.
-    fn fused_three_linears(
+    /// Query, key and value projections of the same rows.
+    fn fused_linear_qkv(
         x: FloatTensor<Self>,
-        weight1: FloatTensor<Self>,
-        bias1: FloatTensor<Self>,
-        weight2: FloatTensor<Self>,
-        bias2: FloatTensor<Self>,
-        weight3: FloatTensor<Self>,
-        bias3: FloatTensor<Self>,
+        query_weight: FloatTensor<Self>,
+        query_bias: FloatTensor<Self>,
+        key_weight: FloatTensor<Self>,
+        key_bias: FloatTensor<Self>,
+        value_weight: FloatTensor<Self>,
+        value_bias: FloatTensor<Self>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// `x + branch`, and its normalization.
-    fn fused_norm(
+    /// `x + branch` and its norm; without a branch, `x` and its norm.
+    fn fused_add_norm(
         x: FloatTensor<Self>,
         branch: FloatTensor<Self>,
         weight: FloatTensor<Self>,
@@ -94,7 +94,7 @@ pub(crate) trait FusedOps: Backend {
     /// `x + y`
     fn fused_add(x: FloatTensor<Self>, y: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// An activation of each number.
+    /// Element-wise activation.
     fn fused_activation(x: FloatTensor<Self>, kind: Activation) -> FloatTensor<Self>;
 
     /// `activation(gate) · up`
@@ -116,8 +116,8 @@ pub(crate) trait FusedOps: Backend {
         options: AttentionOptions,
     ) -> FloatTensor<Self>;
 
-    /// Attention of heads, and the log-sums of its rows, `[batch, heads, queries]`.
-    fn fused_attention_with_log_sums(
+    /// Attention of heads, and the log-sum-exp of its rows, `[batch, heads, queries]`.
+    fn fused_attention_with_log_sum_exp(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
@@ -125,7 +125,7 @@ pub(crate) trait FusedOps: Backend {
         options: AttentionOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The weights of attention, before dropout.
+    /// Attention weights, before dropout.
     fn fused_attention_weights(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
@@ -133,17 +133,17 @@ pub(crate) trait FusedOps: Backend {
         options: AttentionOptions,
     ) -> FloatTensor<Self>;
 
-    /// Linear attention of features from a starting state: the context, and the sums and totals of the state after it.
+    /// Linear attention of features from an initial state: the context, and the sums of the final state.
     fn fused_linear_attention(
         query: FloatTensor<Self>,
         key: FloatTensor<Self>,
         value: FloatTensor<Self>,
-        sums: FloatTensor<Self>,
-        totals: FloatTensor<Self>,
+        kv_sums: FloatTensor<Self>,
+        key_sums: FloatTensor<Self>,
         options: LinearOptions,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// A positive map of each number.
+    /// Element-wise positive feature map.
     fn fused_feature_map(x: FloatTensor<Self>, map: FeatureMap) -> FloatTensor<Self>;
 
     /// Random features of rows.
@@ -161,32 +161,32 @@ pub(crate) trait FusedOps: Backend {
         smoothing: f64,
     ) -> FloatTensor<Self>;
 
-    /// Rows of a table.
+    /// Embedding lookup.
     fn fused_embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self>;
 
-    /// Rotation of pairs by angles.
+    /// Rotary position embedding.
     fn fused_rotary(
         x: FloatTensor<Self>,
         cosine: FloatTensor<Self>,
         sine: FloatTensor<Self>,
     ) -> FloatTensor<Self>;
 
-    /// Zeroes numbers at random.
+    /// Dropout with a mask that is a function of the key.
     fn fused_dropout(x: FloatTensor<Self>, probability: f64, key: [u32; 2]) -> FloatTensor<Self>;
 }
 
-/// An activation, or none. (A plain `Option` would be taken for an optional tensor.)
+/// An optional activation. (The macro takes a plain `Option` for an optional tensor.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaybeActivation(pub Option<Activation>);
 
-/// What a feed-forward layer does between its maps. (A gate without width is empty, and yet not absent.)
+/// The activation of a feed-forward layer. (A gate of width zero is empty, and yet not absent.)
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenActivation {
     pub activation: Activation,
     pub is_gated: bool,
 }
 
-/// Whether a tensor's operations have kernels: it is on the CPU, in f32.
+/// Whether a tensor's operations have fused kernels: it is on the CPU, in f32.
 pub(crate) fn has_kernels<const D: usize>(x: &Tensor<D>) -> bool {
     #[cfg(test)]
     if tests::composed_only() {

@@ -1,24 +1,29 @@
-//! Each kernel against the composed operation that it replaces: values, and the gradients of every input.
+//! Each fused kernel against the composed operation that it replaces: values, and the gradients of every input.
 
 use std::sync::Arc;
 
+use attentive_testing::{Scale, assert_close};
 use burn::tensor::{Device, Distribution, Int, Tensor};
 
 use crate::{
-    Activation, Attended, BlockPattern, FeatureMap, Mask, NormKind, NormOperands, Purpose,
-    Randomness, RotaryAngles, ScoreBias, Scores, Stabilizer, activate, activated_linear, add,
-    attention, attention_weights, attention_with_log_sums, cross_entropy, dropout, embedding,
-    feed_forward, gated, linear, linear_attention, norm, norm_beside, norm_beside_sum, norm_of_sum,
-    positive_features, random_features, rotary, softmax, three_linears,
+    Activation, BlockPattern, FeatureMap, Mask, NormKind, NormParameters, PartialAttention,
+    Purpose, Randomness, RotaryAngles, ScoreBias, Scores, Stabilizer, activate, activated_linear,
+    add, add_norm, add_norm_with_sum, attention, attention_weights, attention_with_log_sum_exp,
+    cross_entropy, dropout, embedding, feed_forward, gated, linear, linear_attention, linear_qkv,
+    norm, norm_with_input, positive_features, random_features, rotary, softmax,
 };
 
 thread_local! {
     static COMPOSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether this thread is asked for the composed operations.
+/// Whether this thread runs the composed operations.
 pub(super) fn composed_only() -> bool {
     COMPOSED.get()
+}
+
+fn values<const D: usize>(x: Tensor<D>) -> Vec<f32> {
+    x.into_data().try_to_vec::<f32>().unwrap()
 }
 
 fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
@@ -41,32 +46,30 @@ fn check<const N: usize, const D: usize, const E: usize>(
             .clone()
             .map(|input| Tensor::from_inner(input).require_grad());
         let output = operation(leaves.clone(), &device);
-        // Weights that differ from number to number, so that no mistake cancels out.
+        // Weights that differ between elements, so that no mistake cancels out.
         let count = output.shape().num_elements();
         let weights = Tensor::<1, Int>::arange(0..count as i64, &device).float();
         let weights = (weights * 0.7).sin().reshape(output.dims());
         let gradients = (output.clone() * weights).sum().backward();
         COMPOSED.set(false);
-        let slopes = leaves.map(|leaf| leaf.grad(&gradients));
-        (output.inner(), slopes)
+        let gradients = leaves.map(|leaf| leaf.grad(&gradients));
+        (output.inner(), gradients)
     };
-    let ((fused, fused_slopes), (composed, composed_slopes)) = (run(false), run(true));
-    let close = |what: &str, a: Tensor<1>, b: Tensor<1>| {
-        let largest = b.clone().abs().max().into_scalar::<f32>().max(1.0);
-        let apart = (a - b).abs().max().into_scalar::<f32>() / largest;
-        assert!(apart < 2e-5, "{name}: {what} is {apart} apart");
+    let ((fused, fused_gradients), (composed, composed_gradients)) = (run(false), run(true));
+    let close = |what: &str, ours: &[f32], expected: &[f32]| {
+        let what = format!("{name}: {what}");
+        assert_close(what, ours, expected, Scale::LargestOr(1.0), 2e-5);
     };
-    let flat = |x: Tensor<D>| {
-        let count = x.shape().num_elements();
-        x.reshape([count])
-    };
-    let count = fused.shape().num_elements();
-    close("value", fused.reshape([count]), composed.reshape([count]));
-    for (i, (a, b)) in fused_slopes.into_iter().zip(composed_slopes).enumerate() {
+    close("value", &values(fused), &values(composed));
+    for (i, (a, b)) in fused_gradients
+        .into_iter()
+        .zip(composed_gradients)
+        .enumerate()
+    {
         let (Some(a), Some(b)) = (a, b) else {
             panic!("{name}: input {i} has no gradient");
         };
-        close(&format!("gradient {i}"), flat(a), flat(b));
+        close(&format!("gradient {i}"), &values(a), &values(b));
     }
 }
 
@@ -83,22 +86,22 @@ fn row(x: Tensor<2>) -> Tensor<1> {
     x.reshape([width])
 }
 
-/// Backward passes write into what they kept: whoever else holds it must not see that.
+/// Backward passes overwrite saved tensors, which other owners must not see.
 #[test]
-fn numbers_that_are_shared_are_copied_before_they_are_written() {
-    let held = super::tensor(vec![1.0; 6], [2, 3]);
-    let mut ours = super::into_dense(held.clone());
+fn shared_storage_is_copied_before_it_is_written() {
+    let shared = super::tensor(vec![1.0; 6], [2, 3]);
+    let mut ours = super::into_contiguous(shared.clone());
     ours.storage_mut::<f32>().fill(2.0);
-    assert_eq!(super::numbers(&held), [1.0; 6]);
-    assert_eq!(super::numbers(&ours), [2.0; 6]);
-    let place = super::numbers(&held).as_ptr();
-    let mut ours = super::into_dense(held);
+    assert_eq!(super::data(&shared), [1.0; 6]);
+    assert_eq!(super::data(&ours), [2.0; 6]);
+    let address = super::data(&shared).as_ptr();
+    let mut ours = super::into_contiguous(shared);
     ours.storage_mut::<f32>().fill(3.0);
-    assert_eq!(super::numbers(&ours).as_ptr(), place, "nobody shared it");
+    assert_eq!(super::data(&ours).as_ptr(), address, "no longer shared");
 }
 
 #[test]
-fn linear_maps() {
+fn linear_layers() {
     check("linear", [[7, 5], [9, 5]], |[x, w], _| linear(x, w, None));
     check(
         "linear with bias",
@@ -111,13 +114,13 @@ fn linear_maps() {
 }
 
 #[test]
-fn several_maps_of_one_input() {
+fn several_projections_of_one_input() {
     check(
-        "three linears",
+        "query, key and value projections",
         [[7, 5], [9, 5], [9, 5], [9, 5], [1, 9]],
         |[x, a, b, c, bias], _| {
-            let maps = [(a, None), (b, Some(row(bias))), (c, None)];
-            let [a, b, c] = three_linears(x, maps);
+            let projections = [(a, None), (b, Some(row(bias))), (c, None)];
+            let [a, b, c] = linear_qkv(x, projections);
             a * b + c
         },
     );
@@ -147,24 +150,24 @@ fn several_maps_of_one_input() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_has_no_gradient() {
+fn an_unused_output_has_no_gradient() {
     check(
         "query and value",
         [[7, 5], [9, 5], [9, 5]],
         |[x, a, c], _| {
-            let [a, _, c] = three_linears(x, [(a.clone(), None), (a, None), (c, None)]);
+            let [a, _, c] = linear_qkv(x, [(a.clone(), None), (a, None), (c, None)]);
             a * c
         },
     );
     check("the sum alone", [[6, 19], [1, 19]], |[x, w], _| {
         let operands = operands(NormKind::Rms, row(w.clone()), None);
-        let [x, _] = norm_beside(x, operands);
+        let [x, _] = norm_with_input(x, operands);
         x * w
     });
 }
 
-fn operands(kind: NormKind, weight: Tensor<1>, bias: Option<Tensor<1>>) -> NormOperands {
-    NormOperands {
+fn operands(kind: NormKind, weight: Tensor<1>, bias: Option<Tensor<1>>) -> NormParameters {
+    NormParameters {
         kind,
         weight,
         bias,
@@ -181,23 +184,23 @@ fn norms() {
             |[x, w], _| norm(x, operands(kind, row(w), None)),
         );
         check(
-            &format!("{kind:?} norm beside its input"),
+            &format!("{kind:?} norm with its input"),
             [[6, 19], [1, 19]],
             |[x, w], _| {
-                let [x, y] = norm_beside(x, operands(kind, row(w), None));
+                let [x, y] = norm_with_input(x, operands(kind, row(w), None));
                 x.clone() * y + x
             },
         );
         check(
             &format!("{kind:?} norm of a sum"),
             [[6, 19], [6, 19], [1, 19]],
-            |[x, branch, w], _| norm_of_sum(x, branch, operands(kind, row(w), None)),
+            |[x, branch, w], _| add_norm(x, branch, operands(kind, row(w), None)),
         );
         check(
-            &format!("{kind:?} norm beside a sum"),
+            &format!("{kind:?} norm of a sum, with the sum"),
             [[6, 19], [6, 19], [1, 19]],
             |[x, branch, w], _| {
-                let [sum, y] = norm_beside_sum(x, branch, operands(kind, row(w), None));
+                let [sum, y] = add_norm_with_sum(x, branch, operands(kind, row(w), None));
                 sum.clone() * y + sum
             },
         );
@@ -209,7 +212,7 @@ fn norms() {
         check(
             &format!("{kind:?} norm of a sum with a bias"),
             [[6, 19], [6, 19], [1, 19], [1, 19]],
-            |[x, branch, w, b], _| norm_of_sum(x, branch, operands(kind, row(w), Some(row(b)))),
+            |[x, branch, w, b], _| add_norm(x, branch, operands(kind, row(w), Some(row(b)))),
         );
     }
 }
@@ -263,14 +266,16 @@ fn attentions() {
             },
         );
         check(
-            &format!("{name} with log-sums"),
+            &format!("{name} with log-sum-exp"),
             [[2, 4, 9, 6], [2, 2, 9, 6], [2, 2, 9, 6]],
             |[q, k, v], _| {
-                let Attended { context, log_sums } =
-                    attention_with_log_sums(q, k, v, &scores, 0.0, None);
-                // A row that saw nothing has no log-sum to multiply with.
-                let empty = log_sums.clone().equal_scalar(f32::NEG_INFINITY);
-                context * log_sums.mask_fill(empty, 0.0).unsqueeze_dim(3)
+                let PartialAttention {
+                    context,
+                    log_sum_exp,
+                } = attention_with_log_sum_exp(q, k, v, &scores, 0.0, None);
+                // A row without visible keys has no finite log-sum-exp.
+                let empty = log_sum_exp.clone().equal_scalar(f32::NEG_INFINITY);
+                context * log_sum_exp.mask_fill(empty, 0.0).unsqueeze_dim(3)
             },
         );
         check(
@@ -332,11 +337,10 @@ fn the_weights_are_the_composed_ones_to_a_millionth() {
             let scores = Scores::new(mask.clone(), 0.2);
             let weights = attention_weights(query.clone(), key.clone(), &scores);
             COMPOSED.set(false);
-            weights
+            values(weights)
         };
-        let apart = (weights(false) - weights(true)).abs().max();
-        let apart = apart.into_scalar::<f32>();
-        assert!(apart < 1e-6, "{apart}");
+        let [fused, composed] = [false, true].map(weights);
+        assert_close("weights", &fused, &composed, Scale::One, 1e-6);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A case: an operation with its settings, its inputs, and what flows back into each of its outputs.
+//! A case: an operation with its settings, its inputs, and the upstream gradient of each output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use attentive_tensor::{
 };
 use serde::Deserialize;
 
-/// Sizes and numbers; f64, which holds every f32.
+/// Shape and values; f64 represents every f32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     pub shape: Vec<usize>,
-    pub numbers: Vec<f64>,
+    pub values: Vec<f64>,
 }
 
 impl Array {
@@ -21,7 +21,7 @@ impl Array {
         self.shape.last().copied().unwrap_or(1)
     }
 
-    /// The numbers of each place of the other axes; there are such places where the last axis has no length, too.
+    /// The rows along the last axis; also where that axis has size zero.
     pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
         let width = self.width();
         let leading = self
@@ -29,10 +29,10 @@ impl Array {
             .split_last()
             .map_or(&[][..], |(_, leading)| leading);
         let count = leading.iter().product::<usize>();
-        (0..count).map(move |row| &self.numbers[row * width..(row + 1) * width])
+        (0..count).map(move |row| &self.values[row * width..(row + 1) * width])
     }
 
-    /// The sizes of a tensor of so many axes.
+    /// The shape of a tensor of rank `D`.
     pub fn dims<const D: usize>(&self) -> [usize; D] {
         let shape = self.shape.clone();
         let shape: Result<[usize; D], _> = shape.try_into();
@@ -40,9 +40,9 @@ impl Array {
     }
 }
 
-/// The largest size of any number.
-pub fn largest(numbers: &[f64]) -> f64 {
-    numbers.iter().fold(0.0, |most, x| most.max(x.abs()))
+/// The largest magnitude.
+pub fn max_abs(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |max, x| max.max(x.abs()))
 }
 
 pub type Arrays = BTreeMap<String, Array>;
@@ -51,21 +51,21 @@ pub struct Case {
     pub name: String,
     pub operation: Operation,
     pub inputs: Arrays,
-    /// The gradient of each output. Numbers that are all zero mean that nobody reads the output.
+    /// The gradient of each output. All zeros mean that the loss does not depend on the output.
     pub upstream: Vec<Vec<f64>>,
 }
 
 impl Case {
-    /// The size of what flows back, for gradients that are zero in exact arithmetic and have no size of their own.
+    /// The magnitude of the upstream gradients: the scale of gradients that are zero in exact arithmetic.
     pub fn upstream_size(&self) -> f64 {
         self.upstream
             .iter()
-            .map(|numbers| largest(numbers))
+            .map(|values| max_abs(values))
             .fold(0.0, f64::max)
     }
 }
 
-/// An operation and its settings, in the words of `reference/operations`.
+/// An operation and its settings, as `reference/operations` serializes them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum Operation {
@@ -77,12 +77,16 @@ pub enum Operation {
     FeedForward {
         activation: Activation,
     },
-    ThreeLinears,
+    #[serde(rename = "three_linears")]
+    LinearQkv,
     Add,
     Norm(Norm),
-    NormBeside(Norm),
-    NormBesideSum(Norm),
-    NormOfSum(Norm),
+    #[serde(rename = "norm_beside")]
+    NormWithInput(Norm),
+    #[serde(rename = "norm_beside_sum")]
+    AddNormWithSum(Norm),
+    #[serde(rename = "norm_of_sum")]
+    AddNorm(Norm),
     Activate {
         activation: Activation,
     },
@@ -105,9 +109,11 @@ pub enum Operation {
         label_smoothing: f64,
     },
     Attention(Attention),
-    AttentionWithLogSums(Attention),
+    #[serde(rename = "attention_with_log_sums")]
+    AttentionWithLogSumExp(Attention),
     /// As many parts as there are inputs `context0`, `context1` and so on.
-    MergeAttended,
+    #[serde(rename = "merge_attended")]
+    MergePartialAttention,
     AttentionWeights(Attention),
     ApplyWeights,
     /// The scale is one.
@@ -156,16 +162,16 @@ pub struct Attention {
     pub scale: f64,
     pub causal: bool,
     pub window: Option<usize>,
-    /// First and end of the keys that are not padding, for each sequence.
+    /// The range of the keys that are not padding, for each sequence.
     pub keys: Option<Vec<[usize; 2]>>,
     #[serde(default)]
     pub blocks: Option<Blocks>,
-    /// PyTorch's masks are not ours, so the golden cases have none.
+    /// Golden cases have none: PyTorch samples other masks.
     #[serde(default)]
     pub dropout: f64,
 }
 
-/// The size of a block and, for each head or for all, for each block of queries, the blocks of keys that it sees.
+/// The block size and, per head or for all heads, per block of queries, the visible blocks of keys.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Blocks {
     pub block: usize,
@@ -194,17 +200,19 @@ impl Attention {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct LinearAttention {
     pub causal: bool,
-    /// First and end of the keys that are not padding, for each sequence.
+    /// The range of the keys that are not padding, for each sequence.
     pub keys: Option<Vec<[usize; 2]>>,
-    /// The state of keys that came before. No input, since it has no gradient.
-    pub start: Option<Start>,
+    /// The initial state. Not an input, since it has no gradient.
+    pub start: Option<InitialState>,
 }
 
-/// The numbers of a state, in the order of its axes.
+/// The values of a state, in row-major order.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Start {
-    pub sums: Vec<f64>,
-    pub totals: Vec<f64>,
+pub struct InitialState {
+    #[serde(rename = "sums")]
+    pub kv_sums: Vec<f64>,
+    #[serde(rename = "totals")]
+    pub key_sums: Vec<f64>,
 }
 
 impl LinearAttention {
@@ -212,7 +220,7 @@ impl LinearAttention {
         self.as_attention().mask()
     }
 
-    /// Who may attend to whom, in the words of softmax attention.
+    /// The same mask, as settings of softmax attention.
     pub fn as_attention(&self) -> Attention {
         Attention {
             causal: self.causal,
@@ -222,7 +230,7 @@ impl LinearAttention {
     }
 }
 
-/// The randomness of every case: what is dropped is a function of it, so the twin can make the same mask again.
+/// The randomness of every case: dropout masks are a function of it, so the reference recomputes them.
 pub fn randomness() -> Randomness {
     Randomness::new(Purpose::Dropout, 11, 13)
 }

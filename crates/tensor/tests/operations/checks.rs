@@ -1,20 +1,22 @@
-//! The checkers: against a reference array, and against finite differences of the f64 twin. They return what is wrong as a
-//! sentence, so that a test can also ask for one.
+//! The checkers: against an expected array, and against finite differences of the f64 reference. They return errors, so that
+//! a test can also expect one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::case::{Array, Arrays, Case, largest};
+use attentive_testing::{Scale, check_close};
+
+use crate::case::{Array, Arrays, Case, max_abs};
 use crate::golden::Golden;
-use crate::ours::Outcome;
-use crate::twin;
+use crate::reference;
+use crate::runner::Outcome;
 
-/// How far inputs move, each way. The error of a central difference grows with its square, and matters for a norm of zeros,
-/// which bends within the root of epsilon; rounding in f64 adds about 1e-9.
+/// The step of the central differences. Their error grows with its square, which matters for a norm of zeros, whose
+/// curvature is large within the root of epsilon; rounding in f64 adds about 1e-9.
 const STEP: f64 = 1e-6;
-/// Numbers of one input that are moved alone; the rest are moved all at once, along two directions.
-pub const MOVED_ALONE: usize = 64;
+/// How many elements of an input are perturbed one by one; all of them are perturbed together, along two directions.
+pub const MAX_PERTURBED_ALONE: usize = 64;
 
-/// Refuses outputs and gradients that are not PyTorch's.
+/// Checks outputs and gradients against PyTorch's.
 pub fn matches_golden(golden: &Golden, ours: &Outcome, tolerance: f64) -> Result<(), String> {
     for (i, (ours, theirs)) in ours.outputs.iter().zip(&golden.outputs).enumerate() {
         compare(&format!("output {i}"), ours, theirs, 1.0, tolerance)?;
@@ -28,7 +30,7 @@ pub fn matches_golden(golden: &Golden, ours: &Outcome, tolerance: f64) -> Result
     Ok(())
 }
 
-/// Refuses a gradient of one input that is not PyTorch's.
+/// Checks the gradient of one input against PyTorch's.
 pub fn gradient_matches(
     golden: &Golden,
     input: &str,
@@ -47,18 +49,17 @@ pub fn gradient_matches(
     )
 }
 
-/// An input that nothing read depends on may have no gradient at all; anything else is then found to be wrong.
+/// An input that the loss does not depend on may have no gradient, which stands for zeros.
 fn gradient_or_zeros(case: &Case, input: &str, gradients: &Arrays) -> Array {
     let zeros = || {
         let shape = case.inputs[input].shape.clone();
-        let numbers = vec![0.0; shape.iter().product()];
-        Array { shape, numbers }
+        let values = vec![0.0; shape.iter().product()];
+        Array { shape, values }
     };
     gradients.get(input).cloned().unwrap_or_else(zeros)
 }
 
-/// Refuses numbers further from the reference than `tolerance` times the reference's largest. A reference of zeros has no
-/// size; then `size` stands for it.
+/// Checks values to within `tolerance` times the largest magnitude of the reference, or times `size` if that is all zeros.
 pub fn compare(
     what: &str,
     ours: &Array,
@@ -73,98 +74,90 @@ pub fn compare(
             shapes.0, shapes.1
         ));
     }
-    let largest = largest(&reference.numbers);
-    let size = if largest > 0.0 { largest } else { size };
-    for (i, (ours, reference)) in ours.numbers.iter().zip(&reference.numbers).enumerate() {
-        let apart = (ours - reference).abs() / size;
-        if apart > tolerance || apart.is_nan() {
-            return Err(format!(
-                "{what}: number {i} is {ours} instead of {reference}, {apart:.1e} of the largest"
-            ));
-        }
-    }
-    Ok(())
+    let (ours, reference) = (&ours.values, &reference.values);
+    let scale = match reference.iter().all(|it| *it == 0.0) {
+        true => Scale::Of(size),
+        false => Scale::Largest,
+    };
+    check_close(what, ours, reference, scale, tolerance)
 }
 
-/// Refuses gradients that are not the slopes of the twin.
+/// Checks gradients against finite differences of the reference.
 pub fn matches_differences(case: &Case, gradients: &Arrays, tolerance: f64) -> Result<(), String> {
     let mut inputs = case.inputs.keys();
     inputs.try_for_each(|input| gradient_matches_differences(case, input, gradients, tolerance))
 }
 
-/// Refuses a gradient of one input that is not the twin's slope.
+/// Checks the gradient of one input against finite differences of the reference.
 pub fn gradient_matches_differences(
     case: &Case,
     input: &str,
     gradients: &Arrays,
     tolerance: f64,
 ) -> Result<(), String> {
-    let gradient = gradient_or_zeros(case, input, gradients).numbers;
-    let places = places(&gradient);
-    let alone = |place: &usize| slope(case, input, |i| f64::from(i == *place));
-    let slopes: Vec<f64> = places.iter().map(alone).collect();
-    // What rounding in f64 leaves of a slope of zero is no size.
-    let size = Some(largest(&slopes)).filter(|size| *size > 1e-7);
+    let gradient = gradient_or_zeros(case, input, gradients).values;
+    let indices = indices(&gradient);
+    let alone = |index: &usize| finite_difference(case, input, |i| f64::from(i == *index));
+    let differences: Vec<f64> = indices.iter().map(alone).collect();
+    // Rounding in f64 leaves noise of a derivative that is zero.
+    let size = Some(max_abs(&differences)).filter(|size| *size > 1e-7);
     let size = size.unwrap_or(case.upstream_size());
-    for (i, slope) in places.iter().zip(slopes) {
+    for (i, difference) in indices.iter().zip(differences) {
         let what = format!("gradient {i} of {input}");
-        refuse_apart(&what, gradient[*i], slope, tolerance * size)?;
+        check_close(
+            what,
+            &[gradient[*i]],
+            &[difference],
+            Scale::Of(size),
+            tolerance,
+        )?;
     }
     for seed in [1, 2] {
         let direction = |i: usize| sign(seed, i);
         let terms = gradient.iter().enumerate();
-        let moved = terms.map(|(i, slope)| slope * direction(i)).sum();
-        // Errors of many numbers add up like a walk of random steps.
-        let room = tolerance * size * (gradient.len() as f64).sqrt();
+        let derivative: f64 = terms.map(|(i, gradient)| gradient * direction(i)).sum();
+        // Errors of many elements add up like a random walk.
+        let scale = Scale::Of(size * (gradient.len() as f64).sqrt());
         let what = format!("gradient of {input} along direction {seed}");
-        refuse_apart(&what, moved, slope(case, input, direction), room)?;
+        let expected = finite_difference(case, input, direction);
+        check_close(what, &[derivative], &[expected], scale, tolerance)?;
     }
     Ok(())
 }
 
-fn refuse_apart(what: &str, ours: f64, reference: f64, room: f64) -> Result<(), String> {
-    let apart = (ours - reference).abs();
-    if apart <= room {
-        return Ok(());
-    }
-    Err(format!(
-        "{what} is {ours} instead of {reference}, {apart:.1e} apart where {room:.1e} is allowed"
-    ))
-}
-
-/// All numbers of an input, or some from all over it (the factor is prime, so that no size has it as a period) and the one
-/// with the largest gradient, which says how large the others' errors may be.
-fn places(gradient: &[f64]) -> Vec<usize> {
+/// All indices of an input, or a scattered sample (the stride is prime, so it has no common period with a size) and the index
+/// of the largest gradient, which sets the scale of the tolerance.
+fn indices(gradient: &[f64]) -> Vec<usize> {
     let count = gradient.len();
-    let spread = (0..count.min(MOVED_ALONE)).map(|i| i * 7919 % count);
+    let scattered = (0..count.min(MAX_PERTURBED_ALONE)).map(|i| i * 7919 % count);
     let steepest = (0..count).max_by(|a, b| gradient[*a].abs().total_cmp(&gradient[*b].abs()));
-    spread.chain(steepest).collect()
+    scattered.chain(steepest).collect()
 }
 
-/// How fast what is read of the outputs grows along a direction of one input.
-fn slope(case: &Case, input: &str, direction: impl Fn(usize) -> f64) -> f64 {
-    let read = |step: f64| -> f64 {
+/// The central difference of the loss along a direction of one input.
+fn finite_difference(case: &Case, input: &str, direction: impl Fn(usize) -> f64) -> f64 {
+    let loss = |step: f64| -> f64 {
         let mut inputs = case.inputs.clone();
-        let numbers = &mut inputs.get_mut(input).unwrap().numbers;
-        for (i, number) in numbers.iter_mut().enumerate() {
+        let values = &mut inputs.get_mut(input).unwrap().values;
+        for (i, number) in values.iter_mut().enumerate() {
             *number += step * direction(i);
         }
-        let outputs = twin::outputs(case, &inputs);
+        let outputs = reference::outputs(case, &inputs);
         let pairs = outputs.iter().flatten().zip(case.upstream.iter().flatten());
         pairs.map(|(output, upstream)| output * upstream).sum()
     };
-    (read(STEP) - read(-STEP)) / (2.0 * STEP)
+    (loss(STEP) - loss(-STEP)) / (2.0 * STEP)
 }
 
-/// Plus or minus one, without a pattern.
+/// Plus or minus one, pseudo-random.
 fn sign(seed: u64, index: usize) -> f64 {
-    match crate::drawn::scrambled((seed << 32) | index as u64) & 1 {
+    match crate::generated::split_mix((seed << 32) | index as u64) & 1 {
         0 => 1.0,
         _ => -1.0,
     }
 }
 
-/// Runs a check on each of many cases, and tells all that is wrong at once.
+/// Runs a check on each case, and reports all failures at once.
 pub fn all<T>(cases: &[T], name: impl Fn(&T) -> &str, check: impl Fn(&T) -> Result<(), String>) {
     let wrong = |case: &T| {
         let checked = catch_unwind(AssertUnwindSafe(|| check(case)));

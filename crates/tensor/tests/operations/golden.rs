@@ -1,4 +1,7 @@
-//! Reads the golden cases, `fixtures/operations/golden.safetensors`, which `reference/operations` makes.
+//! Reads the golden cases, `fixtures/operations/golden.safetensors`, which `reference/operations` generates.
+//!
+//! Case names seed the inputs, so the file still has the operations' names
+//! from when it was generated.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,13 +11,26 @@ use serde::Deserialize;
 
 use crate::case::{Array, Arrays, Case, Operation};
 
-/// A case, and what PyTorch makes of it.
+/// A case, and PyTorch's outputs and gradients.
 pub struct Golden {
     pub case: Case,
     pub outputs: Vec<Array>,
     pub gradients: Arrays,
-    /// Whether finite differences find the gradient: not in the corner of ReLU.
+    /// Whether finite differences find the gradient: not at the kink of ReLU.
     pub smooth: bool,
+}
+
+/// Inputs that have another name in the file.
+const RENAMED_INPUTS: [(&str, &str); 4] = [
+    ("log_sums0", "log_sum_exp0"),
+    ("log_sums1", "log_sum_exp1"),
+    ("log_sums2", "log_sum_exp2"),
+    ("log_sums3", "log_sum_exp3"),
+];
+
+fn input_name(name: &str) -> String {
+    let renamed = RENAMED_INPUTS.iter().find(|(old, _)| *old == name);
+    renamed.map_or(name, |(_, new)| new).to_owned()
 }
 
 /// All golden cases.
@@ -54,7 +70,7 @@ struct Description {
 
 struct File<'a> {
     tensors: SafeTensors<'a>,
-    /// Names that a case has asked for.
+    /// Names of the tensors that a case has read.
     read: BTreeSet<String>,
 }
 
@@ -68,7 +84,7 @@ impl File<'_> {
         } = description;
         let mut named = |kind: &str| -> Arrays {
             let mut array = |input: &String| self.array(&format!("{name}.{kind}.{input}"));
-            let arrays = inputs.iter().map(|it| (it.clone(), array(it).unwrap()));
+            let arrays = inputs.iter().map(|it| (input_name(it), array(it).unwrap()));
             arrays.collect()
         };
         let (inputs, gradients) = (named("input"), named("gradient"));
@@ -78,7 +94,7 @@ impl File<'_> {
                 .collect()
         };
         let (outputs, upstream) = (numbered("output"), numbered("upstream"));
-        let upstream = upstream.into_iter().map(|it| it.numbers).collect();
+        let upstream = upstream.into_iter().map(|it| it.values).collect();
         let case = Case {
             name,
             operation,
@@ -97,10 +113,10 @@ impl File<'_> {
         let view = self.tensors.tensor(name).ok()?;
         assert_eq!(view.dtype(), Dtype::F32, "{name}");
         self.read.insert(name.to_owned());
-        let (numbers, _) = view.data().as_chunks::<4>();
+        let (values, _) = view.data().as_chunks::<4>();
         Some(Array {
             shape: view.shape().to_vec(),
-            numbers: numbers
+            values: values
                 .iter()
                 .map(|bytes| f64::from(f32::from_le_bytes(*bytes)))
                 .collect(),

@@ -1,25 +1,25 @@
 //! Every operation of this crate, on the CPU's kernels, against PyTorch (`fixtures/operations`) and against finite
-//! differences of its f64 twin: values, and the gradient of every input. What the operations compose on other backends is
-//! in `composed.rs`.
+//! differences of an f64 reference: values, and the gradient of every input. The composed operations of other backends are in
+//! `composed.rs`.
 
+mod aliasing;
 mod case;
 mod checks;
-mod drawn;
-mod edges;
+mod edge_cases;
+mod generated;
 mod golden;
-mod merged;
-mod ours;
+mod partial_attention;
+mod reference;
 mod refused;
-mod shared;
-mod twin;
+mod runner;
 
 use std::collections::BTreeSet;
 
-use case::{Array, Case, largest};
+use case::{Array, Case, max_abs};
 use golden::Golden;
-use ours::{Layout, Outcome, Tracked};
+use runner::{Layout, Outcome, Tracked};
 
-/// Relative to the largest number of the reference. Half a unit in the last place of an f32 is 6e-8 of it; sums of a few
+/// Relative to the largest magnitude of the reference. Half a unit in the last place of an f32 is 6e-8 of it; sums of a few
 /// hundred products, exponentials and their quotients stay within fifty of these.
 const TOLERANCE: f64 = 3e-6;
 /// The same for finite differences, over longer sums: cases past the kernels' blocks have thousands of terms.
@@ -29,11 +29,28 @@ fn name(golden: &Golden) -> &str {
     &golden.case.name
 }
 
+/// Operations that have another name in the golden file, where names seed the inputs.
+const RENAMED: [(&str, &str); 6] = [
+    ("three_linears", "linear_qkv"),
+    ("norm_beside", "norm_with_input"),
+    ("norm_beside_sum", "add_norm_with_sum"),
+    ("norm_of_sum", "add_norm"),
+    ("attention_with_log_sums", "attention_with_log_sum_exp"),
+    ("merge_attended", "merge_partial_attention"),
+];
+
+/// The function that a golden case is of.
+fn operation(golden: &Golden) -> &str {
+    let operation = golden.case.name.split('.').next().unwrap();
+    let renamed = RENAMED.iter().find(|(old, _)| *old == operation);
+    renamed.map_or(operation, |(_, new)| new)
+}
+
 #[test]
 fn values_and_gradients_are_those_of_pytorch() {
     for layout in [Layout::Dense, Layout::View] {
         checks::all(&golden::cases(), name, |golden| {
-            let ours = ours::run(&golden.case, layout, Tracked::All);
+            let ours = runner::run(&golden.case, layout, Tracked::All);
             let matches = checks::matches_golden(golden, &ours, TOLERANCE);
             matches.map_err(|error| format!("{layout:?}: {error}"))
         });
@@ -44,7 +61,7 @@ fn values_and_gradients_are_those_of_pytorch() {
 fn a_gradient_does_not_depend_on_which_other_inputs_have_one() {
     checks::all(&golden::cases(), name, |golden| {
         for input in golden.case.inputs.keys() {
-            let ours = ours::run(&golden.case, Layout::Dense, Tracked::Only(input));
+            let ours = runner::run(&golden.case, Layout::Dense, Tracked::Only(input));
             if ours.gradients.keys().any(|other| other != input) {
                 return Err(format!("more than {input} has a gradient"));
             }
@@ -57,8 +74,8 @@ fn a_gradient_does_not_depend_on_which_other_inputs_have_one() {
 #[test]
 fn values_are_the_same_without_autodiff() {
     checks::all(&golden::cases(), name, |golden| {
-        let tracked = ours::run(&golden.case, Layout::Dense, Tracked::All);
-        let untracked = ours::run(&golden.case, Layout::Dense, Tracked::None);
+        let tracked = runner::run(&golden.case, Layout::Dense, Tracked::All);
+        let untracked = runner::run(&golden.case, Layout::Dense, Tracked::None);
         match tracked.outputs == untracked.outputs {
             true => Ok(()),
             false => Err("autodiff changes the outputs".to_owned()),
@@ -67,31 +84,31 @@ fn values_are_the_same_without_autodiff() {
 }
 
 #[test]
-fn gradients_are_the_slopes_of_the_twin() {
+fn gradients_are_the_finite_differences_of_the_reference() {
     let mut cases: Vec<Case> = smooth().into_iter().map(|golden| golden.case).collect();
-    cases.extend(drawn::cases());
+    cases.extend(generated::cases());
     checks::all(
         &cases,
         |case| &case.name,
         |case| {
-            let ours = ours::run(case, Layout::Dense, Tracked::All);
+            let ours = runner::run(case, Layout::Dense, Tracked::All);
             checks::matches_differences(case, &ours.gradients, TOLERANCE_OF_DIFFERENCES)
         },
     );
 }
 
-/// The twin is held to PyTorch as strictly as numbers stored in f32 allow, and so are finite differences of it.
+/// The reference agrees with PyTorch as closely as values stored in f32 allow, and so do its finite differences.
 #[test]
-fn the_twin_is_right() {
+fn the_reference_is_right() {
     checks::all(&golden::cases(), name, |golden| {
-        let outputs = twin::outputs(&golden.case, &golden.case.inputs);
-        for (i, (twin, theirs)) in outputs.into_iter().zip(&golden.outputs).enumerate() {
+        let outputs = reference::outputs(&golden.case, &golden.case.inputs);
+        for (i, (expected, theirs)) in outputs.into_iter().zip(&golden.outputs).enumerate() {
             let shape = theirs.shape.clone();
-            let twin = Array {
+            let expected = Array {
                 shape,
-                numbers: twin,
+                values: expected,
             };
-            checks::compare(&format!("output {i}"), &twin, theirs, 1.0, 1e-7)?;
+            checks::compare(&format!("output {i}"), &expected, theirs, 1.0, 1e-7)?;
         }
         Ok(())
     });
@@ -100,22 +117,22 @@ fn the_twin_is_right() {
     });
 }
 
-/// The cases that no file holds have the twin's values too.
+/// Values of the generated cases, which have no golden file.
 #[test]
-fn values_of_drawn_cases_are_those_of_the_twin() {
+fn values_of_generated_cases_are_those_of_the_reference() {
     checks::all(
-        &drawn::cases(),
+        &generated::cases(),
         |case| &case.name,
         |case| {
-            let twin = twin::outputs(case, &case.inputs);
+            let expected = reference::outputs(case, &case.inputs);
             for layout in [Layout::Dense, Layout::View] {
-                let ours = ours::run(case, layout, Tracked::None).outputs;
-                for (ours, numbers) in ours.iter().zip(&twin) {
-                    let twin = Array {
+                let ours = runner::run(case, layout, Tracked::None).outputs;
+                for (ours, values) in ours.iter().zip(&expected) {
+                    let expected = Array {
                         shape: ours.shape.clone(),
-                        numbers: numbers.clone(),
+                        values: values.clone(),
                     };
-                    checks::compare("output", ours, &twin, 1.0, TOLERANCE)?;
+                    checks::compare("output", ours, &expected, 1.0, TOLERANCE)?;
                 }
             }
             Ok(())
@@ -123,37 +140,37 @@ fn values_of_drawn_cases_are_those_of_the_twin() {
     );
 }
 
-/// Spoils one gradient at a time, and expects both checkers to see it: neither passes because it looks at nothing.
+/// Corrupts one gradient at a time, which both checkers must detect.
 #[test]
 fn a_wrong_gradient_is_refused() {
-    type Spoil = fn(&mut [f64], f64);
-    let spoils: [(&str, Spoil); 3] = [
-        ("one number a little off", |numbers, size| {
-            numbers[numbers.len() / 2] += 1e-4 * size;
+    type Corruption = fn(&mut [f64], f64);
+    let corruptions: [(&str, Corruption); 3] = [
+        ("one element slightly off", |values, size| {
+            values[values.len() / 2] += 1e-4 * size;
         }),
-        ("one number is none", |numbers, _| numbers[0] = f64::NAN),
-        ("the wrong sign", |numbers, size| {
-            for number in numbers {
-                *number = -*number - 1e-4 * size;
+        ("one element is NaN", |values, _| values[0] = f64::NAN),
+        ("the wrong sign", |values, size| {
+            for value in values {
+                *value = -*value - 1e-4 * size;
             }
         }),
     ];
     for golden in smooth() {
         let case = &golden.case;
         for (input, reference) in &golden.gradients {
-            let own_size = Some(largest(&reference.numbers)).filter(|size| *size > 0.0);
+            let own_size = Some(max_abs(&reference.values)).filter(|size| *size > 0.0);
             let size = own_size.unwrap_or(case.upstream_size());
-            for (how, spoil) in spoils {
-                let mut ours = ours::run(case, Layout::Dense, Tracked::All);
+            for (how, corrupt) in corruptions {
+                let mut ours = runner::run(case, Layout::Dense, Tracked::All);
                 let gradients = &mut ours.gradients;
                 let gradient = gradients.entry(input.clone()).or_insert(reference.clone());
-                spoil(&mut gradient.numbers, size);
+                corrupt(&mut gradient.values, size);
                 expect_refusal(&golden, input, &ours, how);
             }
             if own_size.is_some() {
-                let mut ours = ours::run(case, Layout::Dense, Tracked::All);
+                let mut ours = runner::run(case, Layout::Dense, Tracked::All);
                 ours.gradients.remove(input);
-                expect_refusal(&golden, input, &ours, "forgotten");
+                expect_refusal(&golden, input, &ours, "missing");
             }
         }
     }
@@ -163,32 +180,32 @@ fn expect_refusal(golden: &Golden, input: &str, ours: &Outcome, how: &str) {
     let what = format!("{}: gradient of {input}, {how}", golden.case.name);
     let seen = checks::gradient_matches(golden, input, ours, TOLERANCE);
     assert!(seen.is_err(), "{what}: passes for PyTorch's");
-    // In larger inputs, not every number is moved alone.
-    if golden.gradients[input].numbers.len() <= checks::MOVED_ALONE {
+    // In larger inputs, not every element is perturbed alone.
+    if golden.gradients[input].values.len() <= checks::MAX_PERTURBED_ALONE {
         let (case, gradients) = (&golden.case, &ours.gradients);
         let tolerance = TOLERANCE_OF_DIFFERENCES;
         let seen = checks::gradient_matches_differences(case, input, gradients, tolerance);
-        assert!(seen.is_err(), "{what}: passes for the twin's");
+        assert!(seen.is_err(), "{what}: passes for the reference's");
     }
 }
 
-/// A gradient a thousandth too large everywhere is seen in inputs of which only some numbers are moved alone.
+/// A gradient a thousandth too large everywhere is detected also in inputs of which only some elements are perturbed alone.
 #[test]
 fn a_wrong_gradient_of_a_large_input_is_refused() {
-    for case in drawn::cases() {
-        let ours = ours::run(&case, Layout::Dense, Tracked::All);
+    for case in generated::cases() {
+        let ours = runner::run(&case, Layout::Dense, Tracked::All);
         for (input, gradient) in &ours.gradients {
-            if largest(&gradient.numbers) < 1e-6 {
+            if max_abs(&gradient.values) < 1e-6 {
                 continue;
             }
-            let mut spoiled = ours.gradients.clone();
-            for number in &mut spoiled.get_mut(input).unwrap().numbers {
-                *number *= 1.001;
+            let mut corrupted = ours.gradients.clone();
+            for value in &mut corrupted.get_mut(input).unwrap().values {
+                *value *= 1.001;
             }
             let seen = checks::gradient_matches_differences(
                 &case,
                 input,
-                &spoiled,
+                &corrupted,
                 TOLERANCE_OF_DIFFERENCES,
             );
             assert!(seen.is_err(), "{}: gradient of {input}", case.name);
@@ -196,7 +213,7 @@ fn a_wrong_gradient_of_a_large_input_is_refused() {
     }
 }
 
-/// What `lib.rs` exports has golden cases, unless it is known to have no gradient, or no PyTorch to compare with.
+/// Every exported operation has golden cases, unless it has no gradient or no counterpart in PyTorch.
 /// (That no case of the file is left out is asserted where it is read.)
 #[test]
 fn every_operation_has_golden_cases() {
@@ -213,7 +230,7 @@ fn every_operation_has_golden_cases() {
     exported.retain(|name| !exempt.contains(&name.as_str()));
     let golden: BTreeSet<String> = golden::cases()
         .iter()
-        .map(|golden| golden.case.name.split('.').next().unwrap().to_owned())
+        .map(|golden| operation(golden).to_owned())
         .collect();
     assert_eq!(exported, golden);
 }
@@ -247,7 +264,7 @@ fn smooth() -> Vec<Golden> {
 fn shapes_that_do_not_fit_are_refused() {
     let refusals = refused::shapes();
     refusals.iter().for_each(refused::Refusal::check);
-    // These take one tensor, or a table and ids of which any shapes fit.
+    // These take one tensor, or a table and ids, of which any shapes fit.
     let exempt = [
         "activate",
         "device",
@@ -268,5 +285,5 @@ fn shapes_that_do_not_fit_are_refused() {
 
 #[test]
 fn numbers_out_of_range_are_refused() {
-    refused::numbers().iter().for_each(refused::Refusal::check);
+    refused::values().iter().for_each(refused::Refusal::check);
 }

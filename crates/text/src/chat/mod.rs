@@ -1,8 +1,8 @@
-//! Chat templates: turns a conversation into the text that a model was trained on, by the Jinja template of its folder.
+//! Chat templates: render a conversation into a prompt with the Jinja template of the model.
 
-mod bounds;
-mod dates;
-mod python;
+mod limits;
+mod strftime;
+mod tojson;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,54 +13,54 @@ use minijinja::{Environment, Error, ErrorKind, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::folder::{Files, broken, role_texts, text_if_there};
+use crate::folder::{Files, broken, read_text_if_exists, special_token_map};
 use crate::{GgufTokenizer, TextError};
 
-/// Steps that a template may take. Real ones take some hundreds per message; a loop without end must stop.
+/// The step limit of a template. Real ones take some hundreds per message; an endless loop must stop.
 const FUEL: u64 = 1_000_000;
-/// The name of the template that is used unless another is asked for.
+/// The name of the default template.
 const DEFAULT: &str = "default";
 
-/// What was said, and by whom.
+/// A message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// "system", "user", "assistant", or what else the template knows.
+    /// "system", "user", "assistant", or another role of the template.
     pub role: String,
     /// The text.
     pub content: String,
 }
 
-/// What comes after the last message.
+/// What follows the last message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatEnd {
-    /// The conversation ends.
+    /// Nothing.
     Complete,
-    /// The beginning of the assistant's answer, so that the model writes the rest (`add_generation_prompt`).
-    AwaitsAnswer,
+    /// The start of an assistant message (`add_generation_prompt`).
+    GenerationPrompt,
 }
 
 /// The chat templates of a model folder.
 #[derive(Clone, Debug)]
 pub struct ChatTemplates {
-    /// The file they are from, for errors.
+    /// The file, for errors.
     path: PathBuf,
     templates: BTreeMap<String, String>,
-    /// Special tokens by the names that templates use, such as `bos_token`.
+    /// Special tokens by variable name, such as `bos_token`.
     tokens: Vec<(&'static str, String)>,
 }
 
 impl ChatTemplates {
     /// Reads chat_template.jinja, or else `chat_template` in tokenizer_config.json: a template, or a list of named ones.
     /// `None` if the folder has neither.
-    pub fn of_folder(folder: &Path) -> Result<Option<Self>, TextError> {
+    pub fn from_folder(folder: &Path) -> Result<Option<Self>, TextError> {
         let files = Files::read(folder)?;
-        let alone = |template: String| BTreeMap::from([(DEFAULT.to_owned(), template)]);
+        let single = |template: String| BTreeMap::from([(DEFAULT.to_owned(), template)]);
         let path = folder.join("chat_template.jinja");
-        let (path, templates) = match text_if_there(&path)? {
-            Some(template) => (path, alone(template)),
+        let (path, templates) = match read_text_if_exists(&path)? {
+            Some(template) => (path, single(template)),
             None => {
                 let path = folder.join("tokenizer_config.json");
-                let wrong = || {
+                let invalid = || {
                     broken(
                         &path,
                         "`chat_template` is neither a template nor a list of named templates",
@@ -68,13 +68,13 @@ impl ChatTemplates {
                 };
                 let templates = match files.config.get("chat_template") {
                     None | Some(Value::Null) => return Ok(None),
-                    Some(Value::String(template)) => alone(template.clone()),
+                    Some(Value::String(template)) => single(template.clone()),
                     Some(Value::Array(list)) => list
                         .iter()
                         .map(named)
                         .collect::<Option<_>>()
-                        .ok_or_else(wrong)?,
-                    Some(_) => return Err(wrong()),
+                        .ok_or_else(invalid)?,
+                    Some(_) => return Err(invalid()),
                 };
                 (path, templates)
             }
@@ -82,17 +82,17 @@ impl ChatTemplates {
         Ok(Some(Self {
             path,
             templates,
-            tokens: role_texts(&files)?,
+            tokens: special_token_map(&files)?,
         }))
     }
 
-    /// The one template that a GGUF file has, if it has one; `path` is the file, for errors.
-    pub fn of_gguf(path: &Path, said: &GgufTokenizer) -> Option<Self> {
-        let template = said.chat_template.clone()?;
+    /// The template of a GGUF file, if it has one; `path` is the file, for errors.
+    pub fn from_gguf(path: &Path, gguf: &GgufTokenizer) -> Option<Self> {
+        let template = gguf.chat_template.clone()?;
         Some(Self {
             path: path.to_owned(),
             templates: BTreeMap::from([(DEFAULT.to_owned(), template)]),
-            tokens: said.role_texts(),
+            tokens: gguf.special_token_map(),
         })
     }
 
@@ -101,9 +101,7 @@ impl ChatTemplates {
         self.templates.keys().map(String::as_str)
     }
 
-    /// The text of a conversation, by the template called `name`, or the one called "default".
-    ///
-    /// Templates that ask for the date get today's, in UTC.
+    /// Renders a conversation with the template `name`, by default "default". The date is today's, in UTC.
     pub fn render(
         &self,
         name: Option<&str>,
@@ -142,11 +140,11 @@ impl ChatTemplates {
             .map_err(|error| failed(sentence(&error)))?;
         let values = context! {
             messages => messages,
-            add_generation_prompt => end == ChatEnd::AwaitsAnswer,
+            add_generation_prompt => end == ChatEnd::GenerationPrompt,
             tools => JinjaValue::from(()),
             documents => JinjaValue::from(()),
         };
-        bounds::render(&template, values, sentence).map_err(failed)
+        limits::render(&template, values, sentence).map_err(failed)
     }
 }
 
@@ -155,14 +153,14 @@ fn named(entry: &Value) -> Option<(String, String)> {
     Some((text("name")?, text("template")?))
 }
 
-/// Jinja as Hugging Face sets it up, with the methods that Python's values have.
+/// Jinja configured as in Hugging Face, with the methods of Python values.
 fn environment(now: SystemTime) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_fuel(Some(FUEL));
-    bounds::set(&mut environment);
-    environment.add_filter("tojson", python::to_json);
+    limits::install(&mut environment);
+    environment.add_filter("tojson", tojson::to_json);
     environment.add_function(
         "raise_exception",
         |message: String| -> Result<String, Error> {
@@ -170,30 +168,30 @@ fn environment(now: SystemTime) -> Environment<'static> {
         },
     );
     environment.add_function("strftime_now", move |format: String| {
-        dates::format(now, &format)
+        strftime::format(now, &format)
     });
     environment
 }
 
-/// What went wrong and in which line, without line breaks.
+/// The error and its line, without line breaks.
 fn sentence(error: &Error) -> String {
     let what = match error.detail() {
-        // The text is the only thing that is written.
-        _ if error.kind() == ErrorKind::WriteFailure => bounds::too_long(),
+        // Only the rendered text is written.
+        _ if error.kind() == ErrorKind::WriteFailure => limits::too_long(),
         Some(detail) if error.kind() == ErrorKind::InvalidOperation => detail.to_owned(),
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     };
     let what = what.replace(['\n', '\r'], " ");
-    let what: String = what.chars().map(shown).collect();
+    let what: String = what.chars().map(escape_control).collect();
     match error.line() {
         Some(line) => format!("{what}, in line {line}"),
         None => what,
     }
 }
 
-/// A character as a message shows it: templates may quote what would change how a terminal looks.
-fn shown(character: char) -> String {
+/// Escapes control characters, which templates may quote and terminals may interpret.
+fn escape_control(character: char) -> String {
     match character.is_control() {
         true => character.escape_debug().collect(),
         false => character.to_string(),

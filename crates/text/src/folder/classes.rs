@@ -1,5 +1,5 @@
-//! The tokenizer classes of Hugging Face that this crate can build from the older files, as a table: how the parts are
-//! arranged, and the special tokens that hold where the folder names none.
+//! The Hugging Face tokenizer classes that can be built from vocabulary files without a tokenizer.json, as a table: their
+//! family, and their default special tokens.
 
 use serde_json::Value;
 
@@ -7,75 +7,75 @@ use super::files::Files;
 use crate::TextError;
 use crate::padding::Side;
 
-/// How vocabulary, normalization and special tokens go together.
+/// The tokenizers that differ in vocabulary, normalization or post-processing, by the first model of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Arrangement {
+pub(super) enum Family {
     /// vocab.txt. `[CLS] A [SEP] B [SEP]` with type ids. Devlin et al. 2019.
-    WordPieces,
-    /// vocab.json and merges.txt, nothing around the text. Radford et al. 2019.
-    BytePairs,
+    Bert,
+    /// vocab.json and merges.txt, no special tokens around the text. Radford et al. 2019.
+    Gpt2,
     /// vocab.json and merges.txt, `<s> A </s></s> B </s>`. Liu et al. 2019.
-    BytePairsInside,
-    /// A SentencePiece model, `A </s> B </s>`, with extra ids at the end. Raffel et al. 2020.
-    PiecesWithExtraIds,
-    /// A SentencePiece model, `[CLS] A [SEP] B [SEP]`, text lower-cased and without accents first. Lan et al. 2020.
-    PiecesLowered,
-    /// A SentencePiece model, `[CLS] A [SEP] B [SEP]`. Zaheer et al. 2020.
-    PiecesInside,
-    /// A SentencePiece model, nothing around the text. Kitaev et al. 2020.
-    PiecesAlone,
-    /// A SentencePiece model with byte fallback, `<s> A`. Touvron et al. 2023.
-    PiecesAfterBeginning,
-    /// A SentencePiece model whose first ids are moved, `<s> A </s></s> B </s>`. Conneau et al. 2020.
-    PiecesMoved,
-    /// vocab.json with a SentencePiece model for texts that are read, `A B </s>`. Junczys-Dowmunt et al. 2018.
-    PiecesOfSource,
+    Roberta,
+    /// SentencePiece, `A </s> B </s>`, with extra ids at the end. Raffel et al. 2020.
+    T5,
+    /// SentencePiece, `[CLS] A [SEP] B [SEP]`, text lower-cased and stripped of accents. Lan et al. 2020.
+    Albert,
+    /// SentencePiece, `[CLS] A [SEP] B [SEP]`. Zaheer et al. 2020.
+    BigBird,
+    /// SentencePiece, no special tokens around the text. Kitaev et al. 2020.
+    Reformer,
+    /// SentencePiece with byte fallback, `<s> A`. Touvron et al. 2023.
+    Llama,
+    /// SentencePiece with remapped first ids, `<s> A </s></s> B </s>`. Conneau et al. 2020.
+    XlmRoberta,
+    /// vocab.json with a SentencePiece model for the source language, `A B </s>`. Junczys-Dowmunt et al. 2018.
+    Marian,
 }
 
-/// The files that hold a vocabulary.
+/// The kinds of vocabulary files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum VocabularyKind {
-    WordPieces,
-    BytePairs,
-    Pieces,
-    PiecesOfSource,
+    WordPiece,
+    Bpe,
+    SentencePiece,
+    Marian,
 }
 
-/// A row of the table.
+/// A tokenizer class.
 #[derive(Debug)]
 pub(super) struct Class {
-    /// `tokenizer_class`, without "Fast".
+    /// Values of `tokenizer_class`, without "Fast".
     names: &'static [&'static str],
-    /// `model_type` of config.json, which Hugging Face goes by when there is no `tokenizer_class`.
+    /// Values of `model_type` in config.json, which Hugging Face uses if there is no `tokenizer_class`.
     model_types: &'static [&'static str],
-    pub(super) arrangement: Arrangement,
-    /// Beginning, end, unknown, separator, padding, class, mask; empty for none.
+    pub(super) family: Family,
+    /// Default bos, eos, unk, sep, pad, cls and mask tokens; empty for none.
     pub(super) tokens: [&'static str; 7],
-    /// Whether special tokens that are named by their text only are looked for in normalized text.
+    /// `AddedToken.normalized` of special tokens that are given as strings.
     pub(super) normalized: bool,
-    /// The same for the mask, and whether the mask takes in the space before it.
-    pub(super) mask: MaskForm,
+    /// The settings of the mask token.
+    pub(super) mask: MaskSettings,
     pub(super) padding_side: Side,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MaskForm {
-    pub(super) takes_space: bool,
+pub(super) struct MaskSettings {
+    pub(super) left_strip: bool,
     pub(super) normalized: bool,
 }
 
 const BERT_TOKENS: [&str; 7] = ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
 const ROBERTA_TOKENS: [&str; 7] = ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"];
-const PLAIN_MASK: MaskForm = MaskForm {
-    takes_space: false,
+const PLAIN_MASK: MaskSettings = MaskSettings {
+    left_strip: false,
     normalized: false,
 };
-const SPACED_MASK: MaskForm = MaskForm {
-    takes_space: true,
+const SPACED_MASK: MaskSettings = MaskSettings {
+    left_strip: true,
     normalized: false,
 };
-const SPACED_NORMALIZED_MASK: MaskForm = MaskForm {
-    takes_space: true,
+const SPACED_NORMALIZED_MASK: MaskSettings = MaskSettings {
+    left_strip: true,
     normalized: true,
 };
 
@@ -101,7 +101,7 @@ static CLASSES: [Class; 11] = [
             "squeezebert",
             "lxmert",
         ],
-        arrangement: Arrangement::WordPieces,
+        family: Family::Bert,
         tokens: BERT_TOKENS,
         normalized: false,
         mask: PLAIN_MASK,
@@ -110,7 +110,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["GPT2Tokenizer"],
         model_types: &["gpt2", "gpt_neo", "gptj", "gpt_bigcode"],
-        arrangement: Arrangement::BytePairs,
+        family: Family::Gpt2,
         tokens: [
             "<|endoftext|>",
             "<|endoftext|>",
@@ -127,7 +127,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["RobertaTokenizer", "LongformerTokenizer"],
         model_types: &["roberta", "longformer"],
-        arrangement: Arrangement::BytePairsInside,
+        family: Family::Roberta,
         tokens: ROBERTA_TOKENS,
         normalized: true,
         mask: SPACED_MASK,
@@ -136,7 +136,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["BartTokenizer", "LEDTokenizer", "MvpTokenizer"],
         model_types: &["bart", "led", "mvp"],
-        arrangement: Arrangement::BytePairsInside,
+        family: Family::Roberta,
         tokens: ROBERTA_TOKENS,
         normalized: true,
         mask: SPACED_NORMALIZED_MASK,
@@ -145,7 +145,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["T5Tokenizer", "MT5Tokenizer"],
         model_types: &["t5", "mt5", "umt5", "longt5", "switch_transformers"],
-        arrangement: Arrangement::PiecesWithExtraIds,
+        family: Family::T5,
         tokens: ["", "</s>", "<unk>", "", "<pad>", "", ""],
         normalized: false,
         mask: PLAIN_MASK,
@@ -154,7 +154,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["AlbertTokenizer"],
         model_types: &["albert"],
-        arrangement: Arrangement::PiecesLowered,
+        family: Family::Albert,
         tokens: [
             "[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]",
         ],
@@ -165,7 +165,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["BigBirdTokenizer"],
         model_types: &["big_bird"],
-        arrangement: Arrangement::PiecesInside,
+        family: Family::BigBird,
         tokens: ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
         normalized: true,
         mask: SPACED_NORMALIZED_MASK,
@@ -174,7 +174,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["ReformerTokenizer"],
         model_types: &["reformer"],
-        arrangement: Arrangement::PiecesAlone,
+        family: Family::Reformer,
         tokens: ["", "</s>", "<unk>", "", "", "", ""],
         normalized: false,
         mask: PLAIN_MASK,
@@ -183,7 +183,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["LlamaTokenizer"],
         model_types: &["llama", "mistral", "mixtral"],
-        arrangement: Arrangement::PiecesAfterBeginning,
+        family: Family::Llama,
         tokens: ["<s>", "</s>", "<unk>", "", "", "", ""],
         normalized: false,
         mask: PLAIN_MASK,
@@ -192,7 +192,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["XLMRobertaTokenizer"],
         model_types: &["xlm-roberta", "xlm-roberta-xl"],
-        arrangement: Arrangement::PiecesMoved,
+        family: Family::XlmRoberta,
         tokens: ROBERTA_TOKENS,
         normalized: false,
         mask: SPACED_MASK,
@@ -201,7 +201,7 @@ static CLASSES: [Class; 11] = [
     Class {
         names: &["MarianTokenizer"],
         model_types: &["marian"],
-        arrangement: Arrangement::PiecesOfSource,
+        family: Family::Marian,
         tokens: ["", "</s>", "<unk>", "", "<pad>", "", ""],
         normalized: false,
         mask: PLAIN_MASK,
@@ -209,20 +209,19 @@ static CLASSES: [Class; 11] = [
     },
 ];
 
-impl Arrangement {
+impl Family {
     pub(super) fn vocabulary(self) -> VocabularyKind {
         match self {
-            Self::WordPieces => VocabularyKind::WordPieces,
-            Self::BytePairs | Self::BytePairsInside => VocabularyKind::BytePairs,
-            Self::PiecesOfSource => VocabularyKind::PiecesOfSource,
-            _ => VocabularyKind::Pieces,
+            Self::Bert => VocabularyKind::WordPiece,
+            Self::Gpt2 | Self::Roberta => VocabularyKind::Bpe,
+            Self::Marian => VocabularyKind::Marian,
+            _ => VocabularyKind::SentencePiece,
         }
     }
 }
 
 impl Class {
-    /// The class that the folder names, in the order in which Hugging Face looks: tokenizer_config.json, then config.json.
-    /// `None` if it names none, or one that is not in the table; the name comes with it.
+    /// The class that the folder names, looked up as Hugging Face does: tokenizer_config.json, then config.json.
     pub(super) fn named(files: &Files) -> Result<NamedClass, TextError> {
         let of_config = files.text("tokenizer_class")?;
         let of_model = |key: &str| {
@@ -255,12 +254,12 @@ impl Class {
         })
     }
 
-    /// The class whose first name this is.
+    /// The class of this name.
     pub(super) fn of(name: &str) -> Option<&'static Self> {
         CLASSES.iter().find(|class| class.names.contains(&name))
     }
 
-    /// All names, for an error.
+    /// All class names, for an error message.
     pub(super) fn all_names() -> String {
         let names: Vec<&str> = CLASSES
             .iter()
@@ -271,7 +270,7 @@ impl Class {
     }
 }
 
-/// What the folder calls its tokenizer, and the row of the table with that name.
+/// The class name in the folder, if there is one, and the class, if it is supported.
 pub(super) struct NamedClass {
     pub(super) class: Option<&'static Class>,
     pub(super) name: Option<String>,

@@ -1,4 +1,4 @@
-//! The small JSON files beside a tokenizer: tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json.
+//! The JSON files of a tokenizer: tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::TextError;
 
-/// Far above any of these files; a larger one is a mistake, and is not read into memory.
-const LARGEST_FILE: u64 = 1 << 30;
+/// Far above any of these files; a larger one is refused unread.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// What the folder says about its tokenizer, besides the vocabulary. A file that is not there is an empty object.
+/// The configuration of a tokenizer, without the vocabulary. A missing file is an empty object.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Files {
     /// special_tokens_map.json
     pub(crate) special: Map<String, Value>,
     /// added_tokens.json
-    pub(crate) added: Map<String, Value>,
+    pub(crate) added_tokens: Map<String, Value>,
     /// config.json, the configuration of the model
     pub(crate) model: Map<String, Value>,
 }
@@ -31,57 +31,57 @@ impl Files {
             folder: folder.to_owned(),
             config: object("tokenizer_config.json")?,
             special: object("special_tokens_map.json")?,
-            added: object("added_tokens.json")?,
+            added_tokens: object("added_tokens.json")?,
             model: object("config.json")?,
         })
     }
 
-    /// A setting of tokenizer_config.json that must be true or false; absent and null are `None`.
+    /// A bool of tokenizer_config.json; absent and null are `None`.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, TextError> {
         self.setting(name, "true or false", Value::as_bool)
     }
 
-    /// A setting of tokenizer_config.json that must be a whole number.
+    /// A non-negative integer of tokenizer_config.json.
     pub(crate) fn number(&self, name: &str) -> Result<Option<u32>, TextError> {
-        self.setting(name, "a whole number", |value| {
+        self.setting(name, "a non-negative integer", |value| {
             value.as_u64().and_then(|number| u32::try_from(number).ok())
         })
     }
 
-    /// A setting of tokenizer_config.json that must be a text.
+    /// A string of tokenizer_config.json.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, TextError> {
-        self.setting(name, "a text", |value| value.as_str().map(str::to_owned))
+        self.setting(name, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     fn setting<T>(
         &self,
         name: &str,
-        kind: &str,
+        expected: &str,
         read: impl Fn(&Value) -> Option<T>,
     ) -> Result<Option<T>, TextError> {
         match self.config.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(value)
                 .map(Some)
-                .ok_or_else(|| self.broken_config(format!("`{name}` is not {kind}"))),
+                .ok_or_else(|| self.broken_config(format!("`{name}` is not {expected}"))),
         }
     }
 
-    /// tokenizer_config.json cannot be used, and why.
+    /// The error for an invalid tokenizer_config.json.
     pub(crate) fn broken_config(&self, cause: impl Into<String>) -> TextError {
         broken(&self.folder.join("tokenizer_config.json"), cause)
     }
 
-    /// The folder does not say enough, and what is missing.
-    pub(crate) fn undecided(&self, cause: impl Into<String>) -> TextError {
-        TextError::UndecidedTokenizer {
+    /// The error for a folder that does not determine its tokenizer.
+    pub(crate) fn ambiguous(&self, cause: impl Into<String>) -> TextError {
+        TextError::AmbiguousTokenizer {
             folder: self.folder.clone(),
             cause: cause.into(),
         }
     }
 }
 
-/// The file cannot be used, and why.
+/// The error for an invalid file.
 pub(crate) fn broken(path: &Path, cause: impl Into<String>) -> TextError {
     TextError::BrokenTokenizerFile {
         path: path.to_owned(),
@@ -89,8 +89,8 @@ pub(crate) fn broken(path: &Path, cause: impl Into<String>) -> TextError {
     }
 }
 
-/// The bytes of the file, or `None` if there is no such file.
-pub(crate) fn bytes_if_there(path: &Path) -> Result<Option<Vec<u8>>, TextError> {
+/// Reads a file; `None` if it does not exist.
+pub(crate) fn read_bytes_if_exists(path: &Path) -> Result<Option<Vec<u8>>, TextError> {
     let failed = |source: std::io::Error| TextError::Io {
         path: path.to_owned(),
         source,
@@ -98,8 +98,8 @@ pub(crate) fn bytes_if_there(path: &Path) -> Result<Option<Vec<u8>>, TextError> 
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
-        Ok(about) if !about.is_file() => return Err(broken(path, "it is not a file")),
-        Ok(about) if about.len() > LARGEST_FILE => {
+        Ok(metadata) if !metadata.is_file() => return Err(broken(path, "it is not a file")),
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
             return Err(broken(path, "it is larger than a gigabyte"));
         }
         Ok(_) => {}
@@ -107,9 +107,9 @@ pub(crate) fn bytes_if_there(path: &Path) -> Result<Option<Vec<u8>>, TextError> 
     std::fs::read(path).map(Some).map_err(failed)
 }
 
-/// The text of the file, or `None` if there is no such file.
-pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, TextError> {
-    let Some(bytes) = bytes_if_there(path)? else {
+/// Reads a text file; `None` if it does not exist.
+pub(crate) fn read_text_if_exists(path: &Path) -> Result<Option<String>, TextError> {
+    let Some(bytes) = read_bytes_if_exists(path)? else {
         return Ok(None);
     };
     String::from_utf8(bytes)
@@ -121,7 +121,7 @@ pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, TextError> {
 }
 
 fn object(path: &Path) -> Result<Map<String, Value>, TextError> {
-    let Some(bytes) = bytes_if_there(path)? else {
+    let Some(bytes) = read_bytes_if_exists(path)? else {
         return Ok(Map::new());
     };
     match serde_json::from_slice(&bytes) {

@@ -1,53 +1,52 @@
-//! The tokenizer of a Hugging Face model folder: tokenizer.json, or else built from the older files that say the same.
+//! The tokenizer of a Hugging Face model folder: from tokenizer.json, or else built from the vocabulary files.
 //!
-//! Which arrangement holds is read from the files, never guessed from a folder's name or a vocabulary's looks:
+//! The tokenizer class is read from the files, never guessed:
 //!
 //! ```text
-//! tokenizer_class in tokenizer_config.json, in config.json → model_type in config.json → what the special tokens prove
+//! tokenizer_class in tokenizer_config.json, in config.json → model_type in config.json → what the special tokens imply
 //! ```
 
-mod added;
-mod byte_pairs;
+mod added_tokens;
+mod bpe;
 mod classes;
 mod files;
-mod parts;
+mod marian;
+mod metaspace;
 mod pieces;
-mod roles;
-mod source;
-mod spaces;
-mod word_pieces;
+mod special_tokens;
+mod tokenizer_json;
+mod word_piece;
 
 use std::path::{Path, PathBuf};
 
 use classes::{Class, NamedClass, VocabularyKind};
-use roles::Roles;
+use special_tokens::ConfiguredTokens;
 
-pub(crate) use added::AddedTokens;
-pub(crate) use files::{Files, broken, text_if_there};
-pub(crate) use parts::{Parts, Place, SPACE, template_of};
-pub(crate) use roles::TokenForm;
-pub use roles::{SpecialToken, SpecialTokens};
+pub(crate) use added_tokens::AddedTokens;
+pub(crate) use files::{Files, broken, read_text_if_exists};
+pub(crate) use special_tokens::AddedToken;
+pub use special_tokens::{SpecialToken, SpecialTokens};
+pub(crate) use tokenizer_json::{SPACE, TemplatePart, TokenizerJson, template_of};
 
-use crate::padding::{FolderPadding, Side};
+use crate::padding::{PaddingSettings, Side};
 use crate::{TextError, Tokenizer};
 
 const PIECE_FILES: [&str; 3] = ["spiece.model", "tokenizer.model", "sentencepiece.bpe.model"];
 
-/// What a folder says besides ids and text.
+/// The settings of a folder beyond tokenizer.json.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FolderFacts {
+pub(crate) struct TokenizerSettings {
     pub(crate) special: SpecialTokens,
-    pub(crate) padding: FolderPadding,
+    pub(crate) padding: PaddingSettings,
 }
 
 impl Tokenizer {
-    /// Reads the tokenizer of a Hugging Face model folder, or `None` if the folder holds no tokenizer file at all.
+    /// Loads the tokenizer of a Hugging Face model folder; `None` if it has no tokenizer files.
     ///
-    /// That is tokenizer.json if it is there. Else the tokenizer is built from vocab.txt, from vocab.json with
-    /// merges.txt, from a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as the fast
-    /// classes of Hugging Face do it, or from vocab.json with source.spm, as Marian has it. What the files leave open is an
-    /// error, never a guess.
-    pub fn of_folder(folder: &Path) -> Result<Option<Self>, TextError> {
+    /// That is tokenizer.json if there is one. Otherwise the tokenizer is built from vocab.txt, vocab.json with merges.txt, or
+    /// a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as Hugging Face's fast classes do, or
+    /// from vocab.json with source.spm for Marian. Ambiguous files are an error, never a guess.
+    pub fn from_folder(folder: &Path) -> Result<Option<Self>, TextError> {
         if !folder.is_dir() {
             return Err(TextError::NotAFolder {
                 path: folder.to_owned(),
@@ -61,48 +60,53 @@ impl Tokenizer {
         let files = Files::read(folder)?;
         let named = Class::named(&files)?;
         if json.exists() {
-            let facts = Facts {
+            let settings = FolderSettings {
                 files: &files,
                 class: named.class,
             };
-            return facts.complete(Self::load(&json)?).map(Some);
+            return settings.complete(Self::load(&json)?).map(Some);
         }
         let class = vocabularies.class(&files, named)?;
-        let roles = Roles::read(&files, Some(class))?;
+        let special_tokens = ConfiguredTokens::read(&files, Some(class))?;
         let path = vocabularies.path(&files, class)?;
-        let arrangement = class.arrangement;
-        let tokenizer = match arrangement.vocabulary() {
-            VocabularyKind::WordPieces => Self::wrap(word_pieces::build(&files, &roles, path)?),
-            VocabularyKind::BytePairs => {
-                Self::wrap(byte_pairs::build(&files, &roles, arrangement, path)?)
+        let family = class.family;
+        let tokenizer = match family.vocabulary() {
+            VocabularyKind::WordPiece => {
+                Self::wrap(word_piece::build(&files, &special_tokens, path)?)
             }
-            VocabularyKind::Pieces => Self::wrap(pieces::build(&files, roles, arrangement, path)?),
-            VocabularyKind::PiecesOfSource => source::build(&files, &roles, path)?,
+            VocabularyKind::Bpe => Self::wrap(bpe::build(&files, &special_tokens, family, path)?),
+            VocabularyKind::SentencePiece => {
+                Self::wrap(pieces::build(&files, special_tokens, family, path)?)
+            }
+            VocabularyKind::Marian => marian::build(&files, &special_tokens, path)?,
         };
-        let facts = Facts {
+        let settings = FolderSettings {
             files: &files,
             class: Some(class),
         };
-        facts.complete(tokenizer).map(Some)
+        settings.complete(tokenizer).map(Some)
     }
 }
 
-/// The texts of the special tokens by Hugging Face's names for their roles, for chat templates.
-pub(crate) fn role_texts(files: &Files) -> Result<Vec<(&'static str, String)>, TextError> {
-    let roles = Roles::read(files, Class::named(files)?.class)?;
-    let text = |key: &'static str| roles.text(key).map(|text| (key, text.to_owned()));
-    Ok(roles::ROLE_KEYS.into_iter().filter_map(text).collect())
+/// The special tokens by variable name (`bos_token`), for chat templates.
+pub(crate) fn special_token_map(files: &Files) -> Result<Vec<(&'static str, String)>, TextError> {
+    let special_tokens = ConfiguredTokens::read(files, Class::named(files)?.class)?;
+    let text = |key: &'static str| special_tokens.text(key).map(|text| (key, text.to_owned()));
+    Ok(special_tokens::TOKEN_KEYS
+        .into_iter()
+        .filter_map(text)
+        .collect())
 }
 
-struct Facts<'files> {
+struct FolderSettings<'files> {
     files: &'files Files,
     class: Option<&'static Class>,
 }
 
-impl Facts<'_> {
-    /// Adds the special tokens by role and how to pad, which no tokenizer.json holds.
+impl FolderSettings<'_> {
+    /// Adds the special tokens and padding settings, which tokenizer.json lacks.
     fn complete(&self, mut tokenizer: Tokenizer) -> Result<Tokenizer, TextError> {
-        let roles = Roles::read(self.files, self.class)?;
+        let special_tokens = ConfiguredTokens::read(self.files, self.class)?;
         let side = |name: &str, default: Side| match self.files.text(name)?.as_deref() {
             None => Ok(default),
             Some("left") => Ok(Side::Left),
@@ -112,23 +116,23 @@ impl Facts<'_> {
                 .broken_config(format!("`{name}` is neither \"left\" nor \"right\""))),
         };
         let default = self.class.map_or(Side::Right, |class| class.padding_side);
-        let facts = FolderFacts {
-            special: roles.with_ids(|token| tokenizer.id(token)),
-            padding: FolderPadding {
+        let settings = TokenizerSettings {
+            special: special_tokens.with_ids(|token| tokenizer.id(token)),
+            padding: PaddingSettings {
                 side: side("padding_side", default)?,
                 truncation_side: side("truncation_side", Side::Right)?,
                 type_id: self.files.number("pad_token_type_id")?.unwrap_or(0),
             },
         };
-        tokenizer.set_facts(facts);
+        tokenizer.set_settings(settings);
         Ok(tokenizer)
     }
 }
 
-/// The files with a vocabulary that the folder holds.
+/// The vocabulary files of a folder.
 struct Vocabularies {
-    word_pieces: Option<PathBuf>,
-    byte_pairs: Option<PathBuf>,
+    word_piece: Option<PathBuf>,
+    bpe: Option<PathBuf>,
     pieces: Vec<PathBuf>,
 }
 
@@ -140,17 +144,17 @@ impl Vocabularies {
             return Err(broken(merges, "there is no vocab.json beside it"));
         }
         Ok(Self {
-            word_pieces: file("vocab.txt"),
-            // A vocab.json alone belongs to other kinds of tokenizers; reading the merges gives the sentence.
-            byte_pairs: vocabulary,
+            word_piece: file("vocab.txt"),
+            // A vocab.json alone belongs to other tokenizers; reading merges.txt then gives the error.
+            bpe: vocabulary,
             pieces: PIECE_FILES.into_iter().filter_map(file).collect(),
         })
     }
 
-    /// How many kinds there are.
+    /// The number of kinds of vocabularies.
     fn count(&self) -> usize {
-        usize::from(self.word_pieces.is_some())
-            + usize::from(self.byte_pairs.is_some())
+        usize::from(self.word_piece.is_some())
+            + usize::from(self.bpe.is_some())
             + usize::from(!self.pieces.is_empty())
     }
 
@@ -159,35 +163,36 @@ impl Vocabularies {
             return Ok(class);
         }
         if let Some(name) = named.name {
-            return Err(files.undecided(format!(
-                "it names its tokenizer {name:?}, which can only be read from a tokenizer.json; without one these can be read: {}",
+            return Err(files.ambiguous(format!(
+                "its tokenizer class is {name:?}, which needs a tokenizer.json; classes that do not are {}",
                 Class::all_names()
             )));
         }
-        let roles = Roles::read(files, None)?;
-        self.proven_class(&roles).ok_or_else(|| {
-            files.undecided("neither `tokenizer_class` in tokenizer_config.json nor `model_type` in config.json says which tokenizer it is")
+        let special_tokens = ConfiguredTokens::read(files, None)?;
+        self.inferred_class(&special_tokens).ok_or_else(|| {
+            files.ambiguous("neither `tokenizer_class` in tokenizer_config.json nor `model_type` in config.json names the tokenizer class")
         })
     }
 
-    /// The class that the given special tokens leave no doubt about.
-    fn proven_class(&self, roles: &Roles) -> Option<&'static Class> {
-        let is = |key: &str, text: &str| roles.text(key) == Some(text);
+    /// The class, if the special tokens imply it.
+    fn inferred_class(&self, special_tokens: &ConfiguredTokens) -> Option<&'static Class> {
+        let is = |key: &str, text: &str| special_tokens.text(key) == Some(text);
         if self.count() > 1 {
             return None;
         }
-        if self.word_pieces.is_some()
+        if self.word_piece.is_some()
             && is("cls_token", "[CLS]")
             && is("sep_token", "[SEP]")
             && is("unk_token", "[UNK]")
         {
             return Class::of("BertTokenizer");
         }
-        if self.byte_pairs.is_some() {
+        if self.bpe.is_some() {
             if is("cls_token", "<s>") && is("sep_token", "</s>") && is("mask_token", "<mask>") {
                 return Class::of("RobertaTokenizer");
             }
-            let alone = roles.text("cls_token").is_none() && roles.text("sep_token").is_none();
+            let alone = special_tokens.text("cls_token").is_none()
+                && special_tokens.text("sep_token").is_none();
             if alone
                 && is("bos_token", "<|endoftext|>")
                 && is("eos_token", "<|endoftext|>")
@@ -196,31 +201,29 @@ impl Vocabularies {
                 return Class::of("GPT2Tokenizer");
             }
         }
-        let extra = roles
+        let extra = special_tokens
             .additional
             .iter()
-            .any(|form| form.content == "<extra_id_0>");
+            .any(|token| token.content == "<extra_id_0>");
         if !self.pieces.is_empty() && extra && is("eos_token", "</s>") && is("pad_token", "<pad>") {
             return Class::of("T5Tokenizer");
         }
         None
     }
 
-    /// The one file that the class needs.
+    /// The vocabulary file of a class.
     fn path(&self, files: &Files, class: &Class) -> Result<&Path, TextError> {
-        let (found, wanted) = match class.arrangement.vocabulary() {
-            VocabularyKind::WordPieces => (self.word_pieces.as_ref(), "vocab.txt"),
-            VocabularyKind::BytePairs | VocabularyKind::PiecesOfSource => {
-                (self.byte_pairs.as_ref(), "vocab.json")
+        let (found, required) = match class.family.vocabulary() {
+            VocabularyKind::WordPiece => (self.word_piece.as_ref(), "vocab.txt"),
+            VocabularyKind::Bpe | VocabularyKind::Marian => (self.bpe.as_ref(), "vocab.json"),
+            VocabularyKind::SentencePiece if self.pieces.len() > 1 => {
+                return Err(files.ambiguous("it holds more than one SentencePiece model"));
             }
-            VocabularyKind::Pieces if self.pieces.len() > 1 => {
-                return Err(files.undecided("it holds more than one SentencePiece model"));
-            }
-            VocabularyKind::Pieces => (self.pieces.first(), "SentencePiece model"),
+            VocabularyKind::SentencePiece => (self.pieces.first(), "SentencePiece model"),
         };
         found.map(PathBuf::as_path).ok_or_else(|| {
-            files.undecided(format!(
-                "its tokenizer needs a {wanted}, which is not there"
+            files.ambiguous(format!(
+                "its tokenizer needs a {required}, which is missing"
             ))
         })
     }

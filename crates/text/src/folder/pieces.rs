@@ -1,83 +1,87 @@
-//! Builds the tokenizers of SentencePiece models, each arrangement as Hugging Face's converters have it.
+//! Builds tokenizers from SentencePiece models, as Hugging Face's converters do.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::added::AddedTokens;
-use super::classes::Arrangement;
-use super::files::{Files, broken, bytes_if_there};
-use super::parts::{Parts, Place, class_and_separators, template};
-use super::roles::{Roles, TokenForm};
-use super::spaces::{Spaces, normalizer};
+use super::added_tokens::AddedTokens;
+use super::classes::Family;
+use super::files::{Files, broken, read_bytes_if_exists};
+use super::metaspace::{Metaspace, normalizer};
+use super::special_tokens::{AddedToken, ConfiguredTokens};
+use super::tokenizer_json::{TemplatePart, TokenizerJson, bert_template, template};
 use crate::TextError;
-use crate::sentence_piece::{Algorithm, Piece, PieceKind, PieceModel, merges};
+use crate::sentence_piece::{Algorithm, Piece, PieceKind, SentencePieceModel, merges};
 
-/// Extra ids of T5 when the folder does not say how many.
+/// The default number of extra ids of T5.
 const EXTRA_IDS: u32 = 100;
-const MOST_EXTRA_IDS: u32 = 100_000;
+const MAX_EXTRA_IDS: u32 = 100_000;
 
 pub(super) fn build(
     files: &Files,
-    mut roles: Roles,
-    arrangement: Arrangement,
+    mut special_tokens: ConfiguredTokens,
+    family: Family,
     path: &Path,
 ) -> Result<tokenizers::Tokenizer, TextError> {
-    let bytes = bytes_if_there(path)?.unwrap_or_default();
-    let model = PieceModel::read(&bytes).map_err(|cause| broken(path, cause))?;
-    let rows = rows(files, &mut roles, arrangement, &model, path)?;
-    let ids: HashMap<String, u32> = rows.iter().map(|row| row.0.clone()).zip(0u32..).collect();
-    if ids.len() != rows.len() {
+    let bytes = read_bytes_if_exists(path)?.unwrap_or_default();
+    let model = SentencePieceModel::read(&bytes).map_err(|cause| broken(path, cause))?;
+    let vocabulary_rows = vocabulary_rows(files, &mut special_tokens, family, &model, path)?;
+    let ids: HashMap<String, u32> = vocabulary_rows
+        .iter()
+        .map(|row| row.0.clone())
+        .zip(0u32..)
+        .collect();
+    if ids.len() != vocabulary_rows.len() {
         return Err(broken(
             path,
-            "it holds a token that its arrangement adds again",
+            "it contains a token that its tokenizer class adds",
         ));
     }
-    let spaces = Spaces::read(files, arrangement, &model)?;
-    let mut added = AddedTokens::new(ids.clone());
-    // SentencePiece finds control and user-defined pieces in the text before it cuts anything.
+    let metaspace = Metaspace::read(files, family, &model)?;
+    let mut added_tokens = AddedTokens::new(ids.clone());
+    // SentencePiece matches control and user-defined pieces before splitting.
     for piece in &model.pieces {
         let special = piece.kind == PieceKind::Control;
         if special || piece.kind == PieceKind::UserDefined {
-            added.add(TokenForm {
+            added_tokens.add(AddedToken {
                 special,
-                ..TokenForm::special(&piece.text)
+                ..AddedToken::special(&piece.text)
             });
         }
     }
-    added.add_from_folder(files, &roles)?;
-    let parts = Parts {
-        model: cutting(arrangement, &model, rows, ids)?,
-        normalizer: normalizer(files, arrangement, &model, &spaces)?,
-        pre_tokenizer: spaces.pre_tokenizer(),
-        post_processor: around(files, &roles, arrangement, &added)?,
-        decoder: spaces.decoder(model.byte_fallback),
-        added,
+    added_tokens.add_from_folder(files, &special_tokens)?;
+    let tokenizer_json = TokenizerJson {
+        model: model_json(family, &model, vocabulary_rows, ids)?,
+        normalizer: normalizer(files, family, &model, &metaspace)?,
+        pre_tokenizer: metaspace.pre_tokenizer(),
+        post_processor: post_processor(files, &special_tokens, family, &added_tokens)?,
+        decoder: metaspace.decoder(model.byte_fallback),
+        added_tokens,
     };
-    parts.build(path)
+    tokenizer_json.build(path)
 }
 
-/// The tokens and scores in the order of their ids, which some arrangements change.
-fn rows(
+/// Tokens and scores in the order of their ids, which some tokenizer classes change.
+fn vocabulary_rows(
     files: &Files,
-    roles: &mut Roles,
-    arrangement: Arrangement,
-    model: &PieceModel,
+    special_tokens: &mut ConfiguredTokens,
+    family: Family,
+    model: &SentencePieceModel,
     path: &Path,
 ) -> Result<Vec<(String, f64)>, TextError> {
     let row = |piece: &Piece| (piece.text.clone(), piece.score);
     let row_zero = |text: &str| (text.to_owned(), 0.0);
-    match arrangement {
-        Arrangement::PiecesWithExtraIds => {
-            let count = extra_ids(files, roles)?;
+    match family {
+        Family::T5 => {
+            let count = extra_ids(files, special_tokens)?;
             let extra = (0..count)
                 .rev()
                 .map(|index| row_zero(&format!("<extra_id_{index}>")));
             Ok(model.pieces.iter().map(row).chain(extra).collect())
         }
-        Arrangement::PiecesLowered => {
-            // So that "3," is cut as it was when the model was trained, unless nothing else fits.
+        Family::Albert => {
+            // So that "3," is split as in training, unless there is no other segmentation.
             let lowered = |piece: &Piece| {
                 (
                     piece.text.clone(),
@@ -91,7 +95,7 @@ fn rows(
             };
             Ok(model.pieces.iter().map(lowered).collect())
         }
-        Arrangement::PiecesMoved => {
+        Family::XlmRoberta => {
             let first: Vec<&str> = model
                 .pieces
                 .iter()
@@ -101,11 +105,11 @@ fn rows(
             if first != ["<unk>", "<s>", "</s>"] {
                 return Err(broken(
                     path,
-                    "its first pieces are not <unk>, <s> and </s>, so its ids cannot be moved as they should be",
+                    "its first pieces are not <unk>, <s> and </s>, so its ids cannot be remapped",
                 ));
             }
-            let moved = ["<s>", "<pad>", "</s>", "<unk>"].into_iter().map(row_zero);
-            Ok(moved
+            let remapped = ["<s>", "<pad>", "</s>", "<unk>"].into_iter().map(row_zero);
+            Ok(remapped
                 .chain(model.pieces[3..].iter().map(row))
                 .chain([row_zero("<mask>")])
                 .collect())
@@ -114,52 +118,52 @@ fn rows(
     }
 }
 
-/// How many extra ids there are; they also become special tokens.
-fn extra_ids(files: &Files, roles: &mut Roles) -> Result<u32, TextError> {
+/// The number of extra ids, which also become special tokens.
+fn extra_ids(files: &Files, special_tokens: &mut ConfiguredTokens) -> Result<u32, TextError> {
     let count = files.number("extra_ids")?.unwrap_or(EXTRA_IDS);
-    if count > MOST_EXTRA_IDS {
+    if count > MAX_EXTRA_IDS {
         return Err(files.broken_config(format!(
-            "`extra_ids` is {count}; at most {MOST_EXTRA_IDS} are allowed"
+            "`extra_ids` is {count}; at most {MAX_EXTRA_IDS} are allowed"
         )));
     }
-    let named = roles
+    let named = special_tokens
         .additional
         .iter()
-        .filter(|form| form.content.contains("<extra_id_"))
+        .filter(|token| token.content.contains("<extra_id_"))
         .count();
     if named == 0 {
-        roles
+        special_tokens
             .additional
-            .extend((0..count).map(|index| TokenForm::special(&format!("<extra_id_{index}>"))));
+            .extend((0..count).map(|index| AddedToken::special(&format!("<extra_id_{index}>"))));
     } else if count > 0 && named != count as usize {
-        return Err(files.undecided(format!(
+        return Err(files.ambiguous(format!(
             "there are {count} extra ids, but {named} are among the special tokens"
         )));
     }
     Ok(count)
 }
 
-/// Whether a piece is a number with a comma, for which ALBERT's tokenizer prefers two pieces. Pieces are normalized text,
-/// which has no numeric characters but digits.
+/// Whether a piece is a number with a comma, which ALBERT's tokenizer prefers to split. Pieces are normalized, so their only
+/// numeric characters are digits.
 fn ends_in_number(piece: &str) -> bool {
     let mut characters = piece.chars().rev();
     characters.next() == Some(',') && characters.next().is_some_and(char::is_numeric)
 }
 
-fn cutting(
-    arrangement: Arrangement,
-    model: &PieceModel,
-    rows: Vec<(String, f64)>,
+fn model_json(
+    family: Family,
+    model: &SentencePieceModel,
+    vocabulary_rows: Vec<(String, f64)>,
     ids: HashMap<String, u32>,
 ) -> Result<Value, TextError> {
     let unknown = ids.get(&model.unknown_piece).copied();
     Ok(match model.algorithm {
         Algorithm::Unigram => {
-            json!({"type": "Unigram", "unk_id": unknown, "vocab": rows, "byte_fallback": model.byte_fallback})
+            json!({"type": "Unigram", "unk_id": unknown, "vocab": vocabulary_rows, "byte_fallback": model.byte_fallback})
         }
-        Algorithm::BytePairs => {
-            let pieces: Vec<Piece> = match arrangement {
-                Arrangement::PiecesAfterBeginning => first_scores_zero(&model.pieces),
+        Algorithm::Bpe => {
+            let pieces: Vec<Piece> = match family {
+                Family::Llama => zero_special_scores(&model.pieces),
                 _ => model.pieces.clone(),
             };
             json!({"type": "BPE", "dropout": null, "unk_token": model.unknown_piece, "continuing_subword_prefix": null,
@@ -169,8 +173,8 @@ fn cutting(
     })
 }
 
-/// The first three pieces are special, whatever their scores are.
-fn first_scores_zero(pieces: &[Piece]) -> Vec<Piece> {
+/// Zeroes the scores of the first three pieces, which are special.
+fn zero_special_scores(pieces: &[Piece]) -> Vec<Piece> {
     let score = |index: usize, piece: &Piece| if index < 3 { 0.0 } else { piece.score };
     pieces
         .iter()
@@ -182,63 +186,69 @@ fn first_scores_zero(pieces: &[Piece]) -> Vec<Piece> {
         .collect()
 }
 
-/// What stands around the text.
-fn around(
+/// The special tokens around the text.
+fn post_processor(
     files: &Files,
-    roles: &Roles,
-    arrangement: Arrangement,
-    added: &AddedTokens,
+    special_tokens: &ConfiguredTokens,
+    family: Family,
+    added_tokens: &AddedTokens,
 ) -> Result<Value, TextError> {
-    match arrangement {
-        Arrangement::PiecesLowered | Arrangement::PiecesInside => {
-            class_and_separators(files, added, "[CLS]", "[SEP]")
-        }
-        Arrangement::PiecesWithExtraIds => {
-            let single = [Place("$A", 0), Place("</s>", 0)];
+    match family {
+        Family::Albert | Family::BigBird => bert_template(files, added_tokens, "[CLS]", "[SEP]"),
+        Family::T5 => {
+            let single = [TemplatePart("$A", 0), TemplatePart("</s>", 0)];
             let pair = [
-                Place("$A", 0),
-                Place("</s>", 0),
-                Place("$B", 0),
-                Place("</s>", 0),
+                TemplatePart("$A", 0),
+                TemplatePart("</s>", 0),
+                TemplatePart("$B", 0),
+                TemplatePart("</s>", 0),
             ];
-            template(files, added, &single, &pair)
+            template(files, added_tokens, &single, &pair)
         }
-        Arrangement::PiecesMoved => {
-            let single = [Place("<s>", 0), Place("$A", 0), Place("</s>", 0)];
+        Family::XlmRoberta => {
+            let single = [
+                TemplatePart("<s>", 0),
+                TemplatePart("$A", 0),
+                TemplatePart("</s>", 0),
+            ];
             let pair = [
-                Place("<s>", 0),
-                Place("$A", 0),
-                Place("</s>", 0),
-                Place("</s>", 0),
-                Place("$B", 0),
-                Place("</s>", 0),
+                TemplatePart("<s>", 0),
+                TemplatePart("$A", 0),
+                TemplatePart("</s>", 0),
+                TemplatePart("</s>", 0),
+                TemplatePart("$B", 0),
+                TemplatePart("</s>", 0),
             ];
-            template(files, added, &single, &pair)
+            template(files, added_tokens, &single, &pair)
         }
-        Arrangement::PiecesAfterBeginning => after_beginning(files, roles, added),
+        Family::Llama => bos_and_eos(files, special_tokens, added_tokens),
         _ => Ok(Value::Null),
     }
 }
 
-/// `<s> A </s>` and `<s> A </s> <s> B </s>`, with only those of the two that the folder asks for.
-fn after_beginning(files: &Files, roles: &Roles, added: &AddedTokens) -> Result<Value, TextError> {
-    let wanted = |flag: &str, default: bool, key: &str| {
+/// `<s> A </s>` and `<s> A </s> <s> B </s>`, with bos and eos as configured.
+fn bos_and_eos(
+    files: &Files,
+    special_tokens: &ConfiguredTokens,
+    added_tokens: &AddedTokens,
+) -> Result<Value, TextError> {
+    let token_if = |flag: &str, default: bool, key: &str| {
         if !files.flag(flag)?.unwrap_or(default) {
             return Ok(None);
         }
-        let missing = || files.undecided(format!("`{flag}` is true, but `{key}` is null"));
-        roles.text(key).map(Some).ok_or_else(missing)
+        let missing = || files.ambiguous(format!("`{flag}` is true, but `{key}` is null"));
+        special_tokens.text(key).map(Some).ok_or_else(missing)
     };
-    let beginning = wanted("add_bos_token", true, "bos_token")?;
-    let end = wanted("add_eos_token", false, "eos_token")?;
+    let bos = token_if("add_bos_token", true, "bos_token")?;
+    let eos = token_if("add_eos_token", false, "eos_token")?;
     let part = |text: &'static str, type_id: u32| {
-        let mut places = Vec::new();
-        places.extend(beginning.map(|token| Place(token, type_id)));
-        places.push(Place(text, type_id));
-        places.extend(end.map(|token| Place(token, type_id)));
-        places
+        let mut parts = Vec::new();
+        parts.extend(bos.map(|token| TemplatePart(token, type_id)));
+        parts.push(TemplatePart(text, type_id));
+        parts.extend(eos.map(|token| TemplatePart(token, type_id)));
+        parts
     };
     let mut pair = part("$A", 0);
     pair.extend(part("$B", 1));
-    template(files, added, &part("$A", 0), &pair)
+    template(files, added_tokens, &part("$A", 0), &pair)
 }

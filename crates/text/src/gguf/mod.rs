@@ -1,7 +1,6 @@
-//! The tokenizer of a GGUF file. Its vocabulary stands in the file's metadata, which whoever opened the file hands over as plain
-//! values; how text is cut stands there only by name.
+//! The tokenizer of a GGUF file, built from its metadata. The vocabulary is in the file, the pre-tokenizer only by name.
 
-mod byte_pairs;
+mod bpe;
 mod pieces;
 
 use std::collections::HashMap;
@@ -10,76 +9,79 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::folder::{
-    AddedTokens, FolderFacts, Place, SpecialToken, SpecialTokens, TokenForm, broken, template_of,
+    AddedToken, AddedTokens, SpecialToken, SpecialTokens, TemplatePart, TokenizerSettings, broken,
+    template_of,
 };
 use crate::{TextError, Tokenizer};
 
-/// What a GGUF file says of its tokenizer, under `tokenizer.ggml` where nothing else is said.
+/// The tokenizer metadata of a GGUF file; keys are below `tokenizer.ggml` unless stated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTokenizer {
-    /// `model`: "gpt2" for pairs of bytes, "llama" for SentencePiece's pairs.
+    /// `model`: "gpt2" for byte-level BPE, "llama" for SentencePiece BPE.
     pub model: String,
-    /// `pre`: how text is cut before pairs of bytes are joined.
+    /// `pre`: the name of the pre-tokenizer.
     pub pre: Option<String>,
-    /// `tokens`: the vocabulary; a token's place is its id.
+    /// `tokens`: the vocabulary by id.
     pub tokens: Vec<String>,
-    /// `scores`, by which pieces are joined.
+    /// `scores` of SentencePiece.
     pub scores: Vec<f64>,
-    /// `token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. All are normal where there are none.
+    /// `token_type`: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. Empty means all normal.
     pub types: Vec<i64>,
-    /// `merges`: two tokens with a space between them, in the order in which they are joined.
+    /// `merges`: two tokens separated by a space, in order of rank.
     pub merges: Vec<String>,
     /// `bos_token_id`.
-    pub beginning: Option<u32>,
+    pub bos_id: Option<u32>,
     /// `eos_token_id`.
-    pub end: Option<u32>,
+    pub eos_id: Option<u32>,
     /// `unknown_token_id`.
-    pub unknown: Option<u32>,
+    pub unknown_id: Option<u32>,
     /// `padding_token_id`.
-    pub padding: Option<u32>,
-    /// `add_bos_token`: whether a text begins with the token of that role.
-    pub add_beginning: Option<bool>,
-    /// `add_eos_token`: whether a text ends with the token of that role.
-    pub add_end: Option<bool>,
-    /// `add_space_prefix`: whether pieces begin as if after a space.
-    pub add_space: Option<bool>,
+    pub padding_id: Option<u32>,
+    /// `add_bos_token`.
+    pub add_bos: Option<bool>,
+    /// `add_eos_token`.
+    pub add_eos: Option<bool>,
+    /// `add_space_prefix`.
+    pub add_space_prefix: Option<bool>,
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
 }
 
 impl Tokenizer {
-    /// The tokenizer that a GGUF file describes; `path` is the file, for errors.
-    pub fn of_gguf(path: &Path, said: &GgufTokenizer) -> Result<Self, TextError> {
+    /// Builds the tokenizer of a GGUF file; `path` is the file, for errors.
+    pub fn from_gguf(path: &Path, gguf: &GgufTokenizer) -> Result<Self, TextError> {
         let unsupported = |problem: String| TextError::UnsupportedTokenizer {
             path: path.to_owned(),
             problem,
         };
-        said.check().map_err(|cause| broken(path, cause))?;
-        let parts = match said.model.as_str() {
+        gguf.check().map_err(|cause| broken(path, cause))?;
+        let tokenizer_json = match gguf.model.as_str() {
             "gpt2" => {
-                let cut = byte_pairs::Cut::named(said.pre.as_deref()).map_err(unsupported)?;
-                byte_pairs::parts(said, cut)
+                let pre = bpe::PreTokenizer::named(gguf.pre.as_deref()).map_err(unsupported)?;
+                bpe::tokenizer_json(gguf, pre)
             }
-            "llama" => pieces::parts(said),
+            "llama" => pieces::tokenizer_json(gguf),
             other => {
                 return Err(unsupported(format!(
                     "tokenizer.ggml.model {other:?} is not supported; supported are gpt2, llama"
                 )));
             }
         };
-        let inner = parts.map_err(|cause| broken(path, cause))?.build(path)?;
+        let inner = tokenizer_json
+            .map_err(|cause| broken(path, cause))?
+            .build(path)?;
         let mut tokenizer = Self::wrap(inner);
-        tokenizer.set_facts(FolderFacts {
-            special: said.special(),
-            ..FolderFacts::default()
+        tokenizer.set_settings(TokenizerSettings {
+            special: gguf.special(),
+            ..TokenizerSettings::default()
         });
         Ok(tokenizer)
     }
 }
 
-/// What a token is for.
+/// `llama_token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TokenType {
     Normal,
     Unknown,
     Control,
@@ -89,7 +91,7 @@ enum Kind {
 }
 
 impl GgufTokenizer {
-    /// Whether the parts fit each other.
+    /// Checks the consistency of the fields.
     fn check(&self) -> Result<(), String> {
         let count = self.tokens.len();
         if count == 0 || u32::try_from(count).is_err() {
@@ -101,8 +103,10 @@ impl GgufTokenizer {
                 "tokenizer.ggml.token_type has {types} entries for {count} tokens"
             ));
         }
-        self.types.iter().try_for_each(|it| kind(*it).map(drop))?;
-        for (name, id) in self.roles() {
+        self.types
+            .iter()
+            .try_for_each(|it| token_type(*it).map(drop))?;
+        for (name, id) in self.token_ids() {
             if let Some(id) = id.filter(|id| *id as usize >= count) {
                 return Err(format!(
                     "tokenizer.ggml.{name}_token_id {id} is outside the vocabulary of {count}"
@@ -112,13 +116,13 @@ impl GgufTokenizer {
         Ok(())
     }
 
-    /// Ids by the names of their roles.
-    fn roles(&self) -> [(&'static str, Option<u32>); 4] {
+    /// Special token ids by key.
+    fn token_ids(&self) -> [(&'static str, Option<u32>); 4] {
         [
-            ("bos", self.beginning),
-            ("eos", self.end),
-            ("unknown", self.unknown),
-            ("padding", self.padding),
+            ("bos", self.bos_id),
+            ("eos", self.eos_id),
+            ("unknown", self.unknown_id),
+            ("padding", self.padding_id),
         ]
     }
 
@@ -135,33 +139,33 @@ impl GgufTokenizer {
             })
         };
         SpecialTokens {
-            beginning: token(self.beginning),
-            end: token(self.end),
-            unknown: token(self.unknown),
-            padding: token(self.padding),
+            bos: token(self.bos_id),
+            eos: token(self.eos_id),
+            unk: token(self.unknown_id),
+            pad: token(self.padding_id),
             ..SpecialTokens::default()
         }
     }
 
-    /// The texts of the special tokens, by the names that chat templates use.
-    pub(crate) fn role_texts(&self) -> Vec<(&'static str, String)> {
-        let roles = [
-            ("bos_token", self.beginning),
-            ("eos_token", self.end),
-            ("unk_token", self.unknown),
-            ("pad_token", self.padding),
+    /// The special tokens by variable name, for chat templates.
+    pub(crate) fn special_token_map(&self) -> Vec<(&'static str, String)> {
+        let token_ids = [
+            ("bos_token", self.bos_id),
+            ("eos_token", self.eos_id),
+            ("unk_token", self.unknown_id),
+            ("pad_token", self.padding_id),
         ];
-        let named = roles.into_iter();
+        let named = token_ids.into_iter();
         let named = named.filter_map(|(name, id)| Some((name, self.text(id)?.to_owned())));
         named.collect()
     }
 
-    fn kind(&self, id: usize) -> Kind {
-        let kind = self.types.get(id).map(|it| kind(*it));
-        kind.and_then(Result::ok).unwrap_or(Kind::Normal)
+    fn token_type(&self, id: usize) -> TokenType {
+        let token_type = self.types.get(id).map(|it| token_type(*it));
+        token_type.and_then(Result::ok).unwrap_or(TokenType::Normal)
     }
 
-    /// Ids by token; each must be there once.
+    /// Ids by token; duplicates are an error.
     fn vocabulary(&self) -> Result<HashMap<String, u32>, String> {
         let mut ids = HashMap::with_capacity(self.tokens.len());
         for (token, id) in self.tokens.iter().zip(0u32..) {
@@ -174,60 +178,64 @@ impl GgufTokenizer {
         Ok(ids)
     }
 
-    /// The tokens that are found in a text before it is cut: those that decoding leaves out, and user-defined ones.
-    fn added(&self, vocabulary: &HashMap<String, u32>) -> AddedTokens {
-        let mut added = AddedTokens::new(vocabulary.clone());
+    /// The tokens that are matched before splitting: special and user-defined ones.
+    fn added_tokens(&self, vocabulary: &HashMap<String, u32>) -> AddedTokens {
+        let mut added_tokens = AddedTokens::new(vocabulary.clone());
         for (id, token) in self.tokens.iter().enumerate() {
-            let special = match self.kind(id) {
-                Kind::Control | Kind::Unknown => true,
-                Kind::UserDefined => false,
-                Kind::Normal | Kind::Unused | Kind::Byte => continue,
+            let special = match self.token_type(id) {
+                TokenType::Control | TokenType::Unknown => true,
+                TokenType::UserDefined => false,
+                TokenType::Normal | TokenType::Unused | TokenType::Byte => continue,
             };
-            added.add(TokenForm {
+            added_tokens.add(AddedToken {
                 special,
-                ..TokenForm::special(token)
+                ..AddedToken::special(token)
             });
         }
-        added
+        added_tokens
     }
 
-    /// What stands around a text; none where nothing does.
-    fn around(&self, added: &AddedTokens, begins: bool) -> Result<Option<Value>, String> {
-        let wanted = |flag: bool, name: &str, id: Option<u32>| {
+    /// The bos and eos tokens around the text, if any.
+    fn post_processor(
+        &self,
+        added_tokens: &AddedTokens,
+        add_bos: bool,
+    ) -> Result<Option<Value>, String> {
+        let token_if = |flag: bool, name: &str, id: Option<u32>| {
             let missing = || {
                 format!(
-                    "a text should have its {name} token, but tokenizer.ggml.{name}_token_id is missing"
+                    "the tokenizer adds a {name} token, but tokenizer.ggml.{name}_token_id is missing"
                 )
             };
             flag.then(|| self.text(id).ok_or_else(missing)).transpose()
         };
-        let begins = self.add_beginning.unwrap_or(begins);
-        let beginning = wanted(begins, "bos", self.beginning)?;
-        let end = wanted(self.add_end.unwrap_or(false), "eos", self.end)?;
-        if beginning.is_none() && end.is_none() {
+        let add_bos = self.add_bos.unwrap_or(add_bos);
+        let bos = token_if(add_bos, "bos", self.bos_id)?;
+        let eos = token_if(self.add_eos.unwrap_or(false), "eos", self.eos_id)?;
+        if bos.is_none() && eos.is_none() {
             return Ok(None);
         }
-        let around = |text: &'static str, type_id: u32| {
-            let mut places = Vec::new();
-            places.extend(beginning.map(|token| Place(token, type_id)));
-            places.push(Place(text, type_id));
-            places.extend(end.map(|token| Place(token, type_id)));
-            places
+        let template = |text: &'static str, type_id: u32| {
+            let mut parts = Vec::new();
+            parts.extend(bos.map(|token| TemplatePart(token, type_id)));
+            parts.push(TemplatePart(text, type_id));
+            parts.extend(eos.map(|token| TemplatePart(token, type_id)));
+            parts
         };
-        let mut pair = around("$A", 0);
-        pair.extend(around("$B", 1));
-        template_of(added, &around("$A", 0), &pair).map(Some)
+        let mut pair = template("$A", 0);
+        pair.extend(template("$B", 1));
+        template_of(added_tokens, &template("$A", 0), &pair).map(Some)
     }
 }
 
-fn kind(number: i64) -> Result<Kind, String> {
+fn token_type(number: i64) -> Result<TokenType, String> {
     Ok(match number {
-        1 => Kind::Normal,
-        2 => Kind::Unknown,
-        3 => Kind::Control,
-        4 => Kind::UserDefined,
-        5 => Kind::Unused,
-        6 => Kind::Byte,
+        1 => TokenType::Normal,
+        2 => TokenType::Unknown,
+        3 => TokenType::Control,
+        4 => TokenType::UserDefined,
+        5 => TokenType::Unused,
+        6 => TokenType::Byte,
         other => {
             return Err(format!(
                 "tokenizer.ggml.token_type has {other}; there are only 1 to 6"

@@ -1,19 +1,19 @@
-//! SentencePiece's pairs in GGUF files: pieces with scores, from which the merges follow.
+//! SentencePiece BPE tokenizers of GGUF files: pieces with scores, which determine the merges.
 
 use serde_json::json;
 
-use super::{GgufTokenizer, Kind};
-use crate::folder::{Parts, SPACE};
-use crate::sentence_piece::{LONGEST_PIECE, Piece, PieceKind, merges};
+use super::{GgufTokenizer, TokenType};
+use crate::folder::{SPACE, TokenizerJson};
+use crate::sentence_piece::{MAX_PIECE_BYTES, Piece, PieceKind, merges};
 
-pub(super) fn parts(said: &GgufTokenizer) -> Result<Parts, String> {
-    let pieces = pieces(said)?;
-    let vocabulary = said.vocabulary()?;
-    let added = said.added(&vocabulary);
-    let around = said.around(&added, true)?;
+pub(super) fn tokenizer_json(gguf: &GgufTokenizer) -> Result<TokenizerJson, String> {
+    let pieces = pieces(gguf)?;
+    let vocabulary = gguf.vocabulary()?;
+    let added_tokens = gguf.added_tokens(&vocabulary);
+    let post_processor = gguf.post_processor(&added_tokens, true)?;
     let bytes = pieces.iter().any(|piece| piece.kind == PieceKind::Byte);
-    // Without a space before it, the first word of a text would be another piece than the same word within it.
-    let space = said.add_space.unwrap_or(true);
+    // With a prefix space, a word is the same piece at the start of a text as within it.
+    let space = gguf.add_space_prefix.unwrap_or(true);
     let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
     let mut normalizers = vec![replace(" ", SPACE)];
     let mut decoders = vec![
@@ -25,39 +25,39 @@ pub(super) fn parts(said: &GgufTokenizer) -> Result<Parts, String> {
         normalizers.insert(0, json!({"type": "Prepend", "prepend": SPACE}));
         decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
     }
-    Ok(Parts {
-        model: json!({"type": "BPE", "dropout": null, "unk_token": unknown(said, &pieces), "continuing_subword_prefix": null,
+    Ok(TokenizerJson {
+        model: json!({"type": "BPE", "dropout": null, "unk_token": unknown(gguf, &pieces), "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": bytes, "ignore_merges": false,
             "vocab": vocabulary, "merges": merges(&pieces)}),
         normalizer: json!({"type": "Sequence", "normalizers": normalizers}),
         pre_tokenizer: json!(null),
-        post_processor: around.unwrap_or_default(),
+        post_processor: post_processor.unwrap_or_default(),
         decoder: json!({"type": "Sequence", "decoders": decoders}),
-        added,
+        added_tokens,
     })
 }
 
-/// The piece that stands for what no other can express.
-fn unknown(said: &GgufTokenizer, pieces: &[Piece]) -> Option<String> {
+/// The unknown piece.
+fn unknown(gguf: &GgufTokenizer, pieces: &[Piece]) -> Option<String> {
     let of_kind = || {
         let mut pieces = pieces.iter();
         pieces.find(|piece| piece.kind == PieceKind::Unknown)
     };
-    let said = said.text(said.unknown).map(str::to_owned);
-    said.or_else(|| of_kind().map(|piece| piece.text.clone()))
+    let gguf = gguf.text(gguf.unknown_id).map(str::to_owned);
+    gguf.or_else(|| of_kind().map(|piece| piece.text.clone()))
 }
 
-fn pieces(said: &GgufTokenizer) -> Result<Vec<Piece>, String> {
-    let (tokens, scores) = (said.tokens.len(), said.scores.len());
+fn pieces(gguf: &GgufTokenizer) -> Result<Vec<Piece>, String> {
+    let (tokens, scores) = (gguf.tokens.len(), gguf.scores.len());
     if scores != tokens {
         return Err(format!(
             "tokenizer.ggml.scores has {scores} entries for {tokens} tokens"
         ));
     }
     let piece = |(id, (text, score)): (usize, (&String, &f64))| {
-        if text.is_empty() || text.len() > LONGEST_PIECE {
+        if text.is_empty() || text.len() > MAX_PIECE_BYTES {
             return Err(format!(
-                "tokenizer.ggml.tokens has a token of {} bytes; 1 to {LONGEST_PIECE} are allowed",
+                "tokenizer.ggml.tokens has a token of {} bytes; 1 to {MAX_PIECE_BYTES} are allowed",
                 text.len()
             ));
         }
@@ -67,16 +67,16 @@ fn pieces(said: &GgufTokenizer) -> Result<Vec<Piece>, String> {
         Ok(Piece {
             text: text.clone(),
             score: *score,
-            kind: match said.kind(id) {
-                Kind::Normal => PieceKind::Normal,
-                Kind::Unknown => PieceKind::Unknown,
-                Kind::Control => PieceKind::Control,
-                Kind::UserDefined => PieceKind::UserDefined,
-                Kind::Unused => PieceKind::Unused,
-                Kind::Byte => PieceKind::Byte,
+            kind: match gguf.token_type(id) {
+                TokenType::Normal => PieceKind::Normal,
+                TokenType::Unknown => PieceKind::Unknown,
+                TokenType::Control => PieceKind::Control,
+                TokenType::UserDefined => PieceKind::UserDefined,
+                TokenType::Unused => PieceKind::Unused,
+                TokenType::Byte => PieceKind::Byte,
             },
         })
     };
-    let rows = said.tokens.iter().zip(&said.scores);
+    let rows = gguf.tokens.iter().zip(&gguf.scores);
     rows.enumerate().map(piece).collect()
 }

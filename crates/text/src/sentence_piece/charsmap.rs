@@ -1,43 +1,43 @@
-//! The rules that replace characters in a SentencePiece model, checked before anything follows them.
+//! Validates the `precompiled_charsmap` of a SentencePiece model, the replacement rules of its normalizer.
 //!
 //! ```text
-//! | u32: bytes of the trie | trie: u32 units, a double array | replacements: texts, each closed by a zero byte |
+//! | u32: bytes of the trie | trie: u32 units, a double array | replacements: zero-terminated strings |
 //!
 //! unit of a node:  bits 0-7 its byte · bit 8 a value hangs below · bit 9 offset in units of 256 · bits 10-30 offset
 //! unit of a value: bit 31 set · bits 0-30 where the replacement begins
 //! ```
-//! From the node at `place` the child for `byte` is at `place ^ offset ^ byte`. The normalizer of the `tokenizers` crate
-//! follows these numbers without looking, so a wrong one would be a panic.
+//! From the node at `index` the child for `byte` is at `index ^ offset ^ byte`. The normalizer of the `tokenizers` crate does
+//! not check bounds, so a damaged charsmap would panic.
 
-/// An error if following the rules could leave the trie or the replacements.
+/// An error if a lookup could leave the trie or the replacements.
 pub(crate) fn check_charsmap(charsmap: &[u8]) -> Result<(), String> {
     if charsmap.is_empty() {
         return Ok(());
     }
-    let wrong = || "its character rules (precompiled_charsmap) are damaged".to_owned();
-    let (size, rest) = charsmap.split_first_chunk::<4>().ok_or_else(wrong)?;
+    let damaged = || "its precompiled_charsmap is damaged".to_owned();
+    let (size, rest) = charsmap.split_first_chunk::<4>().ok_or_else(damaged)?;
     let size = u32::from_le_bytes(*size) as usize;
-    let (trie, replacements) = rest.split_at_checked(size).ok_or_else(wrong)?;
-    let replacements = std::str::from_utf8(replacements).map_err(|_| wrong())?;
-    let (units, left_over) = trie.as_chunks::<4>();
-    if units.is_empty() || !left_over.is_empty() {
-        return Err(wrong());
+    let (trie, replacements) = rest.split_at_checked(size).ok_or_else(damaged)?;
+    let replacements = std::str::from_utf8(replacements).map_err(|_| damaged())?;
+    let (units, remainder) = trie.as_chunks::<4>();
+    if units.is_empty() || !remainder.is_empty() {
+        return Err(damaged());
     }
-    let sound = units.iter().enumerate().all(|(place, unit)| {
+    let valid = units.iter().enumerate().all(|(index, unit)| {
         let unit = u32::from_le_bytes(*unit);
         if unit >> 31 == 1 {
-            // A replacement begins at the start of a character and may be empty, but not beyond the last zero byte.
+            // A replacement starts at a character boundary before the last zero byte; it may be empty.
             let begin = (unit & 0x7FFF_FFFF) as usize;
             return begin < replacements.len() && replacements.is_char_boundary(begin);
         }
         let offset = (unit as usize >> 10) << ((unit & 0x200) >> 6);
-        let children = place ^ offset;
-        // The value is the child for the byte 0; all children lie in the same 256 units.
-        let value_is_value = unit & 0x100 == 0
+        let children = index ^ offset;
+        // The value is the child for byte 0; all children lie in the same 256 units.
+        let has_valid_value = unit & 0x100 == 0
             || units
                 .get(children)
                 .is_some_and(|unit| u32::from_le_bytes(*unit) >> 31 == 1);
-        (children | 0xFF) < units.len() && value_is_value
+        (children | 0xFF) < units.len() && has_valid_value
     });
-    if sound { Ok(()) } else { Err(wrong()) }
+    if valid { Ok(()) } else { Err(damaged()) }
 }

@@ -1,12 +1,12 @@
-//! The merges of a SentencePiece model of byte pairs, which the file does not list: every way to make a piece of two others.
+//! The merges of a SentencePiece BPE model, which the file does not list: every pair of pieces that joins to a piece.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
 use super::Piece;
 
-/// All pairs that join to a piece, the best score first. The order among equals is that of Hugging Face's converter, as the
-/// order is the rank: longer left parts first, then longer right parts, then by the ids.
+/// All pairs that join to a piece, by descending score. The order is the rank, so ties are broken as in Hugging Face's
+/// converter: longer left parts first, then longer right parts, then by id.
 pub(crate) fn merges(pieces: &[Piece]) -> Vec<[String; 2]> {
     let ids: HashMap<&str, usize> = pieces
         .iter()
@@ -30,7 +30,7 @@ pub(crate) fn merges(pieces: &[Piece]) -> Vec<[String; 2]> {
                 .map(|(_, _, left, right)| (piece.score, lengths(left, right), left, right)),
         );
     }
-    // Stable, as Python's. Scores are finite, so they always compare; 0 and -0 are equal, as in Python.
+    // Stable, as in Python. Scores are finite, so they always compare; 0 and -0 are equal, as in Python.
     let by_score = |one: f64, other: f64| other.partial_cmp(&one).unwrap_or(Ordering::Equal);
     found.sort_by(|one, other| {
         by_score(one.0, other.0).then_with(|| Reverse(one.1).cmp(&Reverse(other.1)))

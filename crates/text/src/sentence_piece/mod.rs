@@ -1,4 +1,4 @@
-//! SentencePiece models, read without trusting the file. Kudo and Richardson 2018.
+//! Parses and validates SentencePiece models. Kudo and Richardson 2018.
 
 mod charsmap;
 mod merges;
@@ -12,11 +12,11 @@ pub(crate) use charsmap::check_charsmap;
 pub(crate) use merges::merges;
 
 /// Far above the largest vocabularies in use.
-const MOST_PIECES: usize = 4_000_000;
-/// Trainers stop at 16 characters by default; finding merges takes the square of this.
-pub(crate) const LONGEST_PIECE: usize = 2_048;
+const MAX_PIECES: usize = 4_000_000;
+/// Trainers default to 16 characters; finding merges is quadratic in this.
+pub(crate) const MAX_PIECE_BYTES: usize = 2_048;
 
-/// What a piece is for.
+/// `SentencePiece.Type`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PieceKind {
     Normal,
@@ -27,7 +27,7 @@ pub(crate) enum PieceKind {
     Unused,
 }
 
-/// A row of the vocabulary; its place is its id.
+/// A vocabulary entry; its index is its id.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) text: String,
@@ -35,30 +35,30 @@ pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
 }
 
-/// How text is cut into pieces.
+/// `TrainerSpec.ModelType`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Algorithm {
-    /// The most probable pieces. Kudo 2018.
+    /// The most probable segmentation. Kudo 2018.
     Unigram,
-    /// Pairs are joined, the best first. Sennrich et al. 2016.
-    BytePairs,
+    /// Byte pair encoding. Sennrich et al. 2016.
+    Bpe,
 }
 
-/// A model file, as far as tokenizing needs it.
+/// The parts of a model file that tokenization needs.
 #[derive(Clone, Debug)]
-pub(crate) struct PieceModel {
+pub(crate) struct SentencePieceModel {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) algorithm: Algorithm,
     pub(crate) byte_fallback: bool,
     pub(crate) unknown: usize,
     pub(crate) unknown_piece: String,
-    /// Rules that replace characters, as [`check_charsmap`] describes; empty for none.
+    /// `precompiled_charsmap`, see [`check_charsmap`]; empty for none.
     pub(crate) charsmap: Vec<u8>,
     pub(crate) dummy_prefix: bool,
 }
 
-impl PieceModel {
-    /// Reads the file's bytes. An error says what is wrong with them.
+impl SentencePieceModel {
+    /// Parses a file. The error says what is wrong with it.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut model = Self {
             pieces: Vec::new(),
@@ -71,14 +71,14 @@ impl PieceModel {
         };
         for field in Fields::new(bytes) {
             match field? {
-                Field::Bytes(1, bytes) if model.pieces.len() < MOST_PIECES => {
+                Field::Bytes(1, bytes) if model.pieces.len() < MAX_PIECES => {
                     model.pieces.push(piece(bytes)?)
                 }
-                Field::Bytes(1, _) => return Err(format!("it has more than {MOST_PIECES} pieces")),
+                Field::Bytes(1, _) => return Err(format!("it has more than {MAX_PIECES} pieces")),
                 Field::Bytes(2, bytes) => model.read_trainer(bytes)?,
                 Field::Bytes(3, bytes) => model.read_normalizer(bytes)?,
                 Field::Bytes(5, bytes) => refuse_denormalizer(bytes)?,
-                // The self test and fields that a later version may add.
+                // Self-test data and unknown fields.
                 _ => {}
             }
         }
@@ -89,18 +89,20 @@ impl PieceModel {
     fn read_trainer(&mut self, bytes: &[u8]) -> Result<(), String> {
         for field in Fields::new(bytes) {
             match field? {
-                Field::Number(3, 1) => self.algorithm = Algorithm::Unigram,
-                Field::Number(3, 2) => self.algorithm = Algorithm::BytePairs,
-                Field::Number(3, kind) => {
+                Field::Varint(3, 1) => self.algorithm = Algorithm::Unigram,
+                Field::Varint(3, 2) => self.algorithm = Algorithm::Bpe,
+                Field::Varint(3, kind) => {
                     return Err(format!(
                         "its model type {kind} is neither unigram (1) nor bpe (2)"
                     ));
                 }
-                Field::Number(24, on) if on != 0 => {
-                    return Err("it has spaces after words (treat_whitespace_as_suffix), which is not supported".to_owned());
+                Field::Varint(24, on) if on != 0 => {
+                    return Err(
+                        "it sets treat_whitespace_as_suffix, which is not supported".to_owned()
+                    );
                 }
-                Field::Number(35, on) => self.byte_fallback = on != 0,
-                Field::Number(40, id) => {
+                Field::Varint(35, on) => self.byte_fallback = on != 0,
+                Field::Varint(40, id) => {
                     self.unknown =
                         usize::try_from(id).map_err(|_| "its unknown id is negative".to_owned())?;
                 }
@@ -115,14 +117,13 @@ impl PieceModel {
         for field in Fields::new(bytes) {
             match field? {
                 Field::Bytes(2, bytes) => self.charsmap = bytes.to_vec(),
-                Field::Number(3, on) => self.dummy_prefix = on != 0,
-                Field::Number(5, 0) => {
+                Field::Varint(3, on) => self.dummy_prefix = on != 0,
+                Field::Varint(5, 0) => {
                     return Err(
-                        "it keeps spaces as they are (escape_whitespaces), which is not supported"
-                            .to_owned(),
+                        "it does not set escape_whitespaces, which is not supported".to_owned()
                     );
                 }
-                // Whether extra whitespace is removed (4): the arrangements of Hugging Face fix it themselves.
+                // remove_extra_whitespaces (4): Hugging Face's converters ignore it.
                 _ => {}
             }
         }
@@ -134,7 +135,7 @@ impl PieceModel {
         for (id, piece) in self.pieces.iter().enumerate() {
             if let Some(first) = seen.insert(piece.text.as_str(), id) {
                 return Err(format!(
-                    "the piece {:?} has the id {first} and again {id}",
+                    "the piece {:?} occurs twice, with ids {first} and {id}",
                     piece.text
                 ));
             }
@@ -149,7 +150,7 @@ impl PieceModel {
             }
             Some(piece) if piece.kind != PieceKind::Unknown || piece.text != self.unknown_piece => {
                 return Err(format!(
-                    "its unknown id {} stands for the piece {:?}",
+                    "its unknown id {} is the piece {:?}",
                     self.unknown, piece.text
                 ));
             }
@@ -169,13 +170,13 @@ fn piece(bytes: &[u8]) -> Result<Piece, String> {
         match field? {
             Field::Bytes(1, bytes) => piece.text = text(bytes)?,
             Field::Float(2, score) => piece.score = f64::from(score),
-            Field::Number(3, kind) => piece.kind = piece_kind(kind)?,
+            Field::Varint(3, kind) => piece.kind = piece_kind(kind)?,
             _ => {}
         }
     }
-    if piece.text.is_empty() || piece.text.len() > LONGEST_PIECE {
+    if piece.text.is_empty() || piece.text.len() > MAX_PIECE_BYTES {
         return Err(format!(
-            "a piece has {} bytes; 1 to {LONGEST_PIECE} are allowed",
+            "a piece has {} bytes; 1 to {MAX_PIECE_BYTES} are allowed",
             piece.text.len()
         ));
     }
@@ -196,22 +197,24 @@ fn piece_kind(kind: u64) -> Result<PieceKind, String> {
         4 => PieceKind::UserDefined,
         5 => PieceKind::Unused,
         6 => PieceKind::Byte,
-        other => return Err(format!("a piece has the kind {other}; 1 to 6 are known")),
+        other => {
+            return Err(format!(
+                "a piece has the type {other}; supported are 1 to 6"
+            ));
+        }
     })
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
     std::str::from_utf8(bytes)
         .map(str::to_owned)
-        .map_err(|_| "a text in it is not UTF-8".to_owned())
+        .map_err(|_| "a string in it is not UTF-8".to_owned())
 }
 
 fn refuse_denormalizer(bytes: &[u8]) -> Result<(), String> {
     for field in Fields::new(bytes) {
         if matches!(field?, Field::Bytes(2, rules) if !rules.is_empty()) {
-            return Err(
-                "it rewrites decoded text (denormalizer_spec), which is not supported".to_owned(),
-            );
+            return Err("it has a denormalizer_spec, which is not supported".to_owned());
         }
     }
     Ok(())

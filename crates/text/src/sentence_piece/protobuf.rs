@@ -1,16 +1,16 @@
-//! A reader of Protocol Buffers that trusts no length and no tag: fields one by one, borrowed from the bytes.
+//! A bounds-checked Protocol Buffers parser: an iterator over borrowed fields.
 
-/// A field: its number, then what it holds.
+/// A field: its number and value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Field<'bytes> {
-    Number(u32, u64),
+    Varint(u32, u64),
     Float(u32, f32),
     Bytes(u32, &'bytes [u8]),
-    /// Eight fixed bytes, which no field of SentencePiece has.
-    Eight,
+    /// A 64-bit value, which no field of SentencePiece has.
+    Fixed64,
 }
 
-/// The fields of a message, in order. After an error there are no more.
+/// The fields of a message, in order. Ends after an error.
 pub(super) struct Fields<'bytes> {
     rest: &'bytes [u8],
 }
@@ -21,42 +21,42 @@ impl<'bytes> Fields<'bytes> {
     }
 
     fn field(&mut self) -> Result<Field<'bytes>, String> {
-        let tag = self.number()?;
+        let tag = self.varint()?;
         let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0);
         let number =
             number.ok_or("it has a field without a number, so it is not a SentencePiece model")?;
         match tag & 7 {
-            0 => Ok(Field::Number(number, self.number()?)),
-            1 => self.take(8).map(|_| Field::Eight),
+            0 => Ok(Field::Varint(number, self.varint()?)),
+            1 => self.take(8).map(|_| Field::Fixed64),
             2 => {
-                let length = usize::try_from(self.number()?).map_err(|_| ended())?;
+                let length = usize::try_from(self.varint()?).map_err(|_| ended())?;
                 Ok(Field::Bytes(number, self.take(length)?))
             }
             5 => {
                 let bytes = self.take(4)?.try_into().map_err(|_| ended())?;
                 Ok(Field::Float(number, f32::from_le_bytes(bytes)))
             }
-            kind => Err(format!(
-                "it has a field of the kind {kind}, so it is not a SentencePiece model"
+            wire_type => Err(format!(
+                "it has a field of wire type {wire_type}, so it is not a SentencePiece model"
             )),
         }
     }
 
-    /// Seven bits per byte, the lowest first.
-    fn number(&mut self) -> Result<u64, String> {
-        let mut number = 0u64;
+    /// Reads a varint.
+    fn varint(&mut self) -> Result<u64, String> {
+        let mut varint = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.take(1)?[0];
             let bits = u64::from(byte & 0x7F);
             if shift == 63 && bits > 1 {
                 break;
             }
-            number |= bits << shift;
+            varint |= bits << shift;
             if byte & 0x80 == 0 {
-                return Ok(number);
+                return Ok(varint);
             }
         }
-        Err("it has a number of more than 64 bits, so it is not a SentencePiece model".to_owned())
+        Err("it has a varint of more than 64 bits, so it is not a SentencePiece model".to_owned())
     }
 
     fn take(&mut self, length: usize) -> Result<&'bytes [u8], String> {
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(
             fields,
             [
-                Field::Number(1, 150),
+                Field::Varint(1, 150),
                 Field::Bytes(2, b"hi"),
                 Field::Float(3, 1.0)
             ]
@@ -119,7 +119,7 @@ mod tests {
         fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let count = Fields::new(&bytes).count();
             prop_assert!(count <= bytes.len());
-            let _ = crate::sentence_piece::PieceModel::read(&bytes);
+            let _ = crate::sentence_piece::SentencePieceModel::read(&bytes);
         }
     }
 }

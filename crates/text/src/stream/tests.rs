@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Corpus, TokenizerConfig};
+use crate::TokenizerConfig;
+use attentive_data::Corpus;
 
 static BYTES: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bytes {}));
 static BPE: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bpe { vocabulary: 400 }));

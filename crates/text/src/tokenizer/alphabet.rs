@@ -1,24 +1,24 @@
-//! The characters that a BPE model without an unknown token can express. It drops all others without a word, and
-//! its offsets close up over the hole, so the text itself must be looked at.
+//! The characters that a BPE model without an unknown token can express. It silently drops all others, even from its
+//! offsets, so the text itself must be checked.
 
 use std::collections::HashSet;
 
 use tokenizers::Tokenizer;
 use tokenizers::models::bpe::BPE;
 
-use crate::byte_symbols::byte_symbols;
+use crate::byte_level::byte_level_alphabet;
 
 /// Which characters have a token.
 #[derive(Clone, Debug)]
 pub(super) enum Alphabet {
-    /// Every character, or the tokenizer has an unknown token for the rest.
+    /// Every character, possibly with an unknown token for the rest.
     Complete,
-    /// Only these characters; added tokens are found in the text before any character is looked up.
+    /// Only these characters. Added tokens are matched first.
     Characters {
         known: HashSet<char>,
         added: Vec<String>,
     },
-    /// Only characters all of whose bytes are marked.
+    /// Only characters whose bytes are all known.
     Bytes {
         known: Box<[bool; 256]>,
         added: Vec<String>,
@@ -26,9 +26,9 @@ pub(super) enum Alphabet {
 }
 
 impl Alphabet {
-    /// The alphabet of `tokenizer`, whose model is `model` and whose symbols are bytes or characters.
+    /// The alphabet of `tokenizer` with this model, whose symbols are bytes or characters.
     pub(super) fn of(tokenizer: &Tokenizer, model: &BPE, byte_level: bool) -> Self {
-        // With `ignore_merges` whole words may be tokens although their characters are not.
+        // With `ignore_merges`, whole words may be tokens although their characters are not.
         if model.unk_token.is_some() || model.byte_fallback || model.ignore_merges {
             return Self::Complete;
         }
@@ -39,8 +39,8 @@ impl Alphabet {
             .cloned()
             .collect();
         if byte_level {
-            let known =
-                byte_symbols().map(|symbol| tokenizer.token_to_id(&symbol.to_string()).is_some());
+            let known = byte_level_alphabet()
+                .map(|symbol| tokenizer.token_to_id(&symbol.to_string()).is_some());
             if known == [true; 256] {
                 return Self::Complete;
             }
@@ -88,7 +88,7 @@ fn find_outside(
         if offset < skip_to || !is_unknown(character) {
             return false;
         }
-        // The unknown character may stand inside an added token, so look back as far as one reaches.
+        // The unknown character may be inside an added token, so look back by the length of one.
         let inside = added.iter().find_map(|token| {
             (skip_to..=offset)
                 .rev()

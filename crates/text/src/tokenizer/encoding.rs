@@ -1,5 +1,4 @@
-//! Encoding without silence and without waiting: notices characters that the model drops, and encodes long text
-//! in chunks where that changes nothing.
+//! Reports characters that the model would silently drop, and encodes long text in parallel chunks where that is exact.
 
 use tokenizers::models::bpe::BPE;
 use tokenizers::{ModelWrapper, PreTokenizerWrapper, Tokenizer};
@@ -8,22 +7,24 @@ use super::alphabet::Alphabet;
 use crate::TextError;
 use crate::chunks::{CHUNK_BYTES, chunks};
 
-/// Chunks that are encoded at once: enough for every thread, few enough to bound the memory.
-const CHUNKS_AT_ONCE: usize = 64;
+/// Chunks per batch: enough for every thread, few enough to bound memory.
+const BATCH_CHUNKS: usize = 64;
 
-/// What may be done with a tokenizer's encodings, found once when it is built.
+/// Properties of a tokenizer, determined once when it is built.
 #[derive(Clone, Debug)]
 pub(super) struct EncodingRules {
     alphabet: Alphabet,
-    /// Whether text may be cut by [`chunks`] with the same result.
+    /// Whether text may be split by [`chunks`] with the same result.
     chunkable: bool,
 }
 
-/// An error, and in which document it was found.
+/// An error, and the document it occurred in.
 #[derive(Debug)]
-pub(crate) struct DocumentError {
-    pub(crate) document: usize,
-    pub(crate) error: TextError,
+pub struct DocumentError {
+    /// The index of the document.
+    pub document: usize,
+    /// What is wrong with it.
+    pub error: TextError,
 }
 
 impl EncodingRules {
@@ -32,7 +33,7 @@ impl EncodingRules {
             alphabet: Alphabet::Complete,
             chunkable: false,
         };
-        // Other models have an unknown token of their own, and normalizers may change text across a cut.
+        // Other models have unknown tokens, and normalizers may change text across a split.
         let ModelWrapper::BPE(model) = tokenizer.get_model() else {
             return rules;
         };
@@ -49,42 +50,41 @@ impl EncodingRules {
         Self {
             alphabet: Alphabet::of(tokenizer, model, bytes.is_some()),
             chunkable: added_tokens_stay_whole(tokenizer)
-                && (splits_as_gpt2 || joins_nothing(model)),
+                && (splits_as_gpt2 || has_no_merges(model)),
         }
     }
 
-    /// Whether long text is cut into chunks.
+    /// Whether long text is split into chunks.
     #[cfg(test)]
     pub(super) fn chunks_text(&self) -> bool {
         self.chunkable
     }
 
-    /// Encodes `documents` without special tokens and hands out the ids piece by piece, in order, each with the
-    /// index of its document.
+    /// Encodes `documents` without special tokens, and passes the ids chunk by chunk, in order, with the index of the document.
     pub(super) fn encode_documents<S: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
         documents: &[S],
         mut take: impl FnMut(usize, &[u32]),
     ) -> Result<(), DocumentError> {
-        let least = if self.chunkable {
+        let min_bytes = if self.chunkable {
             CHUNK_BYTES
         } else {
             usize::MAX
         };
-        let mut batch: Vec<Piece> = Vec::with_capacity(CHUNKS_AT_ONCE);
+        let mut batch: Vec<Chunk> = Vec::with_capacity(BATCH_CHUNKS);
         let mut bytes = 0;
         for (document, text) in documents.iter().enumerate() {
             let mut start = 0;
-            for text in chunks(text.as_ref(), least) {
-                batch.push(Piece {
+            for text in chunks(text.as_ref(), min_bytes) {
+                batch.push(Chunk {
                     document,
                     start,
                     text,
                 });
                 start += text.len();
                 bytes += text.len();
-                if bytes >= CHUNKS_AT_ONCE * CHUNK_BYTES {
+                if bytes >= BATCH_CHUNKS * CHUNK_BYTES {
                     self.encode_batch(tokenizer, &batch, &mut take)?;
                     batch.clear();
                     bytes = 0;
@@ -97,30 +97,30 @@ impl EncodingRules {
     fn encode_batch(
         &self,
         tokenizer: &Tokenizer,
-        batch: &[Piece],
+        batch: &[Chunk],
         take: &mut impl FnMut(usize, &[u32]),
     ) -> Result<(), DocumentError> {
-        let texts: Vec<&str> = batch.iter().map(|piece| piece.text).collect();
-        // The fast call leaves out offsets, which nobody needs here.
+        let texts: Vec<&str> = batch.iter().map(|chunk| chunk.text).collect();
+        // The fast call skips offsets, which are not needed here.
         let encodings =
             tokenizer
                 .encode_batch_fast(texts, false)
                 .map_err(|cause| DocumentError {
-                    document: batch.first().map_or(0, |piece| piece.document),
+                    document: batch.first().map_or(0, |chunk| chunk.document),
                     error: TextError::tokenizer(cause),
                 })?;
-        for (piece, encoding) in batch.iter().zip(&encodings) {
-            self.refuse_unknown(piece.text, piece.start)
+        for (chunk, encoding) in batch.iter().zip(&encodings) {
+            self.refuse_unknown(chunk.text, chunk.start)
                 .map_err(|error| DocumentError {
-                    document: piece.document,
+                    document: chunk.document,
                     error,
                 })?;
-            take(piece.document, encoding.get_ids());
+            take(chunk.document, encoding.get_ids());
         }
         Ok(())
     }
 
-    /// An error if a character of `text`, which stands at byte `start` of its document, would get no token.
+    /// An error if a character of `text`, which starts at byte `start` of its document, has no token.
     pub(super) fn refuse_unknown(&self, text: &str, start: usize) -> Result<(), TextError> {
         match self.alphabet.first_unknown(text) {
             None => Ok(()),
@@ -133,16 +133,16 @@ impl EncodingRules {
     }
 }
 
-/// A chunk and where it comes from.
-struct Piece<'text> {
+/// A chunk and its origin.
+struct Chunk<'text> {
     document: usize,
     start: usize,
     text: &'text str,
 }
 
-/// Whether the model has no merges, so that every symbol stands alone wherever the text is cut.
-fn joins_nothing(model: &BPE) -> bool {
-    // The merges are private, but they are written out.
+/// Whether the model has no merges, so that text can be split anywhere.
+fn has_no_merges(model: &BPE) -> bool {
+    // The merges are private, but serialized.
     let written = serde_json::to_value(model).ok();
     let merges = written
         .as_ref()
@@ -150,7 +150,7 @@ fn joins_nothing(model: &BPE) -> bool {
     merges.is_some_and(|merges| merges.is_empty()) && !model.ignore_merges
 }
 
-/// Whether no added token can reach over the start of a line: none holds a newline or takes in the whitespace after it.
+/// Whether no added token can span the start of a line: none contains a newline or strips whitespace to its right.
 fn added_tokens_stay_whole(tokenizer: &Tokenizer) -> bool {
     tokenizer
         .get_added_tokens_decoder()

@@ -1,10 +1,10 @@
-//! The tokenizer: text to ids and back, over the standard `tokenizer.json` format of Hugging Face.
+//! The tokenizer, based on Hugging Face's `tokenizer.json` format.
 
 mod alphabet;
 mod encoding;
-mod survivable;
+mod marian;
 mod train;
-mod two;
+mod validate;
 
 use std::path::Path;
 
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use tokenizers::DecoderWrapper;
 
 use crate::TextError;
-use crate::folder::{FolderFacts, SpecialTokens};
+use crate::folder::{SpecialTokens, TokenizerSettings};
+pub use encoding::DocumentError;
 use encoding::EncodingRules;
-use two::Writing;
+use marian::SharedVocabulary;
 
-/// The special token that stands between documents, as in GPT-2.
+/// The special token between documents, as in GPT-2.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 
 /// Which tokenizer to train.
@@ -24,14 +25,13 @@ pub const END_OF_TEXT: &str = "<|endoftext|>";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TokenizerConfig {
-    /// One id per distinct character of the corpus, in the order of their code points; no special tokens.
+    /// One id per distinct character of the corpus, in code point order; no special tokens.
     Characters {},
     /// One id per byte (id = byte value), and [`END_OF_TEXT`] as id 256.
     Bytes {},
     /// Byte-level byte pair encoding. Sennrich et al. 2016, Radford et al. 2019.
     Bpe {
-        /// Ids in all: 256 bytes, [`END_OF_TEXT`] and merges. Fewer are learned when the corpus has no more pairs
-        /// that occur twice.
+        /// The vocabulary size: 256 bytes, [`END_OF_TEXT`] and merges. Smaller if the corpus has too few pairs that occur twice.
         vocabulary: usize,
     },
 }
@@ -39,14 +39,14 @@ pub enum TokenizerConfig {
 /// Turns text into ids and ids into text.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
-    /// Cuts texts, and joins them where nothing else does.
+    /// Splits text into tokens; also has the ids unless there is a shared vocabulary.
     inner: tokenizers::Tokenizer,
-    /// Has the ids and joins texts, where that is another's affair.
-    writing: Option<Writing>,
+    /// Ids and decoder of a Marian tokenizer.
+    shared_vocabulary: Option<SharedVocabulary>,
     rules: EncodingRules,
     vocabulary: usize,
     end_of_text: Option<u32>,
-    facts: FolderFacts,
+    settings: TokenizerSettings,
 }
 
 impl Tokenizer {
@@ -57,19 +57,19 @@ impl Tokenizer {
 
     /// Reads a Hugging Face `tokenizer.json`.
     ///
-    /// Truncation and padding that the file asks for are switched off: how long sequences are is the caller's
-    /// decision, and a corpus must never be cut short without a word.
+    /// Truncation and padding of the file are disabled: sequence lengths are the caller's decision, and a corpus must never be
+    /// silently truncated.
     pub fn load(path: &Path) -> Result<Self, TextError> {
         let broken = |cause: String| TextError::BrokenTokenizer {
             path: path.to_owned(),
             cause,
         };
-        let bytes = crate::corpus::read_bytes(path).map_err(|error| match error {
+        let bytes = crate::read_bytes(path).map_err(|error| match error {
             TextError::EmptyFile { .. } => broken("it is empty".to_owned()),
             TextError::Directory { .. } => broken("it is a directory".to_owned()),
             other => other,
         })?;
-        survivable::check(&bytes).map_err(broken)?;
+        validate::check(&bytes).map_err(broken)?;
         let mut inner =
             tokenizers::Tokenizer::from_bytes(bytes).map_err(|cause| broken(cause.to_string()))?;
         inner
@@ -82,33 +82,32 @@ impl Tokenizer {
         Ok(Self::wrap(inner))
     }
 
-    /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too. Marian's is
-    /// refused: no `tokenizer.json` can express it.
+    /// The whole tokenizer as a pretty-printed `tokenizer.json`, which Python's `tokenizers` loads too. Fails for
+    /// Marian's, which no `tokenizer.json` can express.
     pub fn to_json(&self) -> Result<String, TextError> {
-        if self.writing.is_some() {
+        if self.shared_vocabulary.is_some() {
             return Err(TextError::NoTokenizerJson);
         }
         let text = self.inner.to_string(true);
         Ok(text.expect("a tokenizer in memory can always be written as JSON"))
     }
 
-    /// The ids of `text`, with the special tokens that the tokenizer's own post-processor adds.
+    /// Encodes `text`, with the special tokens of the post-processor.
     ///
-    /// The text of a special token, such as [`END_OF_TEXT`], becomes that token's id; [`Tokenizer::decode`] then
-    /// leaves it out.
+    /// Special tokens written in the text, such as [`END_OF_TEXT`], become their ids, which [`Tokenizer::decode`] skips.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        self.ids_of(text, true)
+        self.encode_ids(text, true)
     }
 
-    /// The ids of `text` alone. For texts that have their special tokens in them already, as chat templates give them.
-    pub fn encode_bare(&self, text: &str) -> Result<Vec<u32>, TextError> {
-        self.ids_of(text, false)
+    /// Encodes `text` without adding special tokens, as for rendered chat templates, which contain theirs.
+    pub fn encode_without_special(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        self.encode_ids(text, false)
     }
 
-    fn ids_of(&self, text: &str, with_special: bool) -> Result<Vec<u32>, TextError> {
+    fn encode_ids(&self, text: &str, with_special: bool) -> Result<Vec<u32>, TextError> {
         self.rules.refuse_unknown(text, 0)?;
-        if let Some(writing) = &self.writing {
-            return writing.ids_of(&self.inner, text, with_special);
+        if let Some(shared_vocabulary) = &self.shared_vocabulary {
+            return shared_vocabulary.encode(&self.inner, text, with_special);
         }
         let encoding = self
             .inner
@@ -117,16 +116,15 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The ids of each document, without added special tokens; an error comes with the document's index. Long text is
-    /// encoded in parallel.
-    pub(crate) fn encode_documents<S: AsRef<str>>(
+    /// Encodes documents without special tokens; an error has the index of the document. Long text is encoded in parallel.
+    pub fn encode_documents<S: AsRef<str>>(
         &self,
         documents: &[S],
-    ) -> Result<Vec<Vec<u32>>, encoding::DocumentError> {
-        if self.writing.is_some() {
+    ) -> Result<Vec<Vec<u32>>, DocumentError> {
+        if self.shared_vocabulary.is_some() {
             let ids = |(document, text): (usize, &S)| {
-                let failed = |error| encoding::DocumentError { document, error };
-                self.encode_bare(text.as_ref()).map_err(failed)
+                let failed = |error| DocumentError { document, error };
+                self.encode_without_special(text.as_ref()).map_err(failed)
             };
             return documents.iter().enumerate().map(ids).collect();
         }
@@ -138,18 +136,18 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The text of `ids`. Special tokens are left out; bytes that form no character become U+FFFD.
+    /// Decodes ids. Special tokens are skipped; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TextError> {
         ids.iter().try_for_each(|&id| self.token(id).map(drop))?;
-        let joined = self.joining().decode(ids, true);
+        let joined = self.decoding_tokenizer().decode(ids, true);
         let joined = joined.map_err(TextError::tokenizer)?;
-        Ok(match self.writing {
+        Ok(match self.shared_vocabulary {
             Some(_) => joined.trim().to_owned(),
             None => joined,
         })
     }
 
-    /// Size of the table of embeddings that the ids need: the largest id plus one.
+    /// The number of embeddings that the ids need: the largest id plus one.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
@@ -165,51 +163,53 @@ impl Tokenizer {
             id,
             vocabulary: self.vocabulary,
         };
-        self.joining().id_to_token(id).ok_or(unknown)
+        self.decoding_tokenizer().id_to_token(id).ok_or(unknown)
     }
 
-    /// Whether decoding leaves this token out.
+    /// Whether decoding skips this token.
     pub(crate) fn is_special(&self, token: &str) -> bool {
-        let added = self.joining().get_added_vocabulary();
+        let added = self.decoding_tokenizer().get_added_vocabulary();
         added.is_special_token(token)
     }
 
-    /// The decoder, which says how tokens join into text.
+    /// The decoder.
     pub(crate) fn decoder(&self) -> Option<&DecoderWrapper> {
-        self.joining().get_decoder()
+        self.decoding_tokenizer().get_decoder()
     }
 
-    /// The special tokens by role, as the files of the folder name them. A tokenizer that was trained here or read from a
-    /// single file knows none of its roles.
+    /// The special tokens by role, as configured in the folder. Empty for a tokenizer that was trained here or read from a
+    /// single file.
     pub fn special_tokens(&self) -> &SpecialTokens {
-        &self.facts.special
+        &self.settings.special
     }
 
     /// The id of a token as written in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.joining().token_to_id(token)
+        self.decoding_tokenizer().token_to_id(token)
     }
 
-    /// What the tokenizer's folder says besides.
-    pub(crate) fn facts(&self) -> &FolderFacts {
-        &self.facts
+    /// The settings of the folder.
+    pub(crate) fn settings(&self) -> &TokenizerSettings {
+        &self.settings
     }
 
-    pub(crate) fn set_facts(&mut self, facts: FolderFacts) {
-        self.facts = facts;
+    pub(crate) fn set_settings(&mut self, settings: TokenizerSettings) {
+        self.settings = settings;
     }
 
-    /// What cuts texts.
+    /// The tokenizer that splits text.
     pub(crate) fn inner(&self) -> &tokenizers::Tokenizer {
         &self.inner
     }
 
-    /// What gives a token its id and joins them into text.
-    fn joining(&self) -> &tokenizers::Tokenizer {
-        self.writing.as_ref().map_or(&self.inner, Writing::inner)
+    /// The tokenizer with the ids and the decoder.
+    fn decoding_tokenizer(&self) -> &tokenizers::Tokenizer {
+        self.shared_vocabulary
+            .as_ref()
+            .map_or(&self.inner, SharedVocabulary::inner)
     }
 
-    /// An error if a character of `text` would get no token.
+    /// An error if a character of `text` has no token.
     pub(crate) fn refuse_unknown(&self, text: &str) -> Result<(), TextError> {
         self.rules.refuse_unknown(text, 0)
     }
@@ -220,8 +220,8 @@ impl Tokenizer {
             rules: EncodingRules::of(&inner),
             vocabulary: largest.map_or(0, |id| id as usize + 1),
             end_of_text: inner.token_to_id(END_OF_TEXT),
-            facts: FolderFacts::default(),
-            writing: None,
+            settings: TokenizerSettings::default(),
+            shared_vocabulary: None,
             inner,
         }
     }

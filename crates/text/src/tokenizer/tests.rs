@@ -1,11 +1,11 @@
-//! The three kinds of tokenizer: round trips, determinism, chunked encoding, refusals.
+//! The three kinds of tokenizer: round trips, determinism, chunked encoding, errors.
 
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::Corpus;
+use attentive_data::Corpus;
 
 static DOCUMENTS: LazyLock<Vec<String>> =
     LazyLock::new(|| Corpus::stories(1, 200).documents().to_vec());
@@ -170,7 +170,7 @@ fn a_broken_file_is_named() {
 }
 
 #[test]
-fn truncation_in_the_file_is_switched_off() {
+fn truncation_in_the_file_is_disabled() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("tokenizer.json");
     let truncation = "\"truncation\": {\"direction\": \"Right\", \"max_length\": 2, \"strategy\": \"LongestFirst\", \"stride\": 0}";
@@ -193,7 +193,7 @@ fn ids_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
-fn special_tokens_are_left_out_of_text() {
+fn special_tokens_are_skipped_in_text() {
     assert_eq!(BYTES.decode(&[65, 256, 66]).expect("decoding"), "AB");
 }
 
@@ -210,7 +210,7 @@ fn configs_refuse_unknown_keys() {
     assert!(serde_json::from_str::<TokenizerConfig>(r#"{"kind": "words"}"#).is_err());
 }
 
-/// Text that is hard for cuts: many kinds of whitespace, contractions, several scripts, the special token.
+/// Text that is hard to split: many kinds of whitespace, contractions, several scripts, the special token.
 fn hard_text() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "\n",
@@ -254,10 +254,10 @@ proptest! {
     }
 
     #[test]
-    fn chunks_change_nothing(text in hard_text(), least in 1usize..20) {
+    fn chunks_change_nothing(text in hard_text(), min_bytes in 1usize..20) {
         for tokenizer in [&*BYTES, &*BPE] {
             let whole = tokenizer.encode(&text).expect("encoding");
-            let chunked: Vec<u32> = crate::chunks::chunks(&text, least)
+            let chunked: Vec<u32> = crate::chunks::chunks(&text, min_bytes)
                 .into_iter()
                 .flat_map(|chunk| tokenizer.encode(chunk).expect("encoding"))
                 .collect();

@@ -1,4 +1,4 @@
-//! Training of the three kinds of tokenizer, each a BPE model so that `tokenizer.json` stays a standard file.
+//! Trains the three kinds of tokenizer. Each is a BPE model, so that `tokenizer.json` is a standard file.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use super::{END_OF_TEXT, TokenizerConfig};
 use crate::TextError;
-use crate::byte_symbols::byte_symbols;
+use crate::byte_level::byte_level_alphabet;
 use crate::chunks::{CHUNK_BYTES, chunks};
-use crate::error::LARGEST_VOCABULARY;
+use crate::error::MAX_VOCABULARY;
 
-/// A pair that occurs only once says nothing about the language.
-const LEAST_PAIR_COUNT: u64 = 2;
+/// A pair that occurs only once is noise.
+const MIN_PAIR_COUNT: u64 = 2;
 
 pub(super) fn train(
     config: &TokenizerConfig,
@@ -24,7 +24,7 @@ pub(super) fn train(
     match *config {
         TokenizerConfig::Characters {} => characters(documents),
         TokenizerConfig::Bytes {} => bytes(),
-        TokenizerConfig::Bpe { vocabulary } => byte_pairs(vocabulary, documents),
+        TokenizerConfig::Bpe { vocabulary } => bpe(vocabulary, documents),
     }
 }
 
@@ -36,13 +36,13 @@ fn characters(documents: &[String]) -> Result<Tokenizer, TextError> {
     if distinct.is_empty() {
         return Err(TextError::EmptyCorpus);
     }
-    let mut tokenizer = Tokenizer::new(without_merges(distinct)?);
+    let mut tokenizer = Tokenizer::new(bpe_without_merges(distinct)?);
     tokenizer.with_decoder(Some(Fuse::new()));
     Ok(tokenizer)
 }
 
 fn bytes() -> Result<Tokenizer, TextError> {
-    let mut tokenizer = Tokenizer::new(without_merges(byte_symbols())?);
+    let mut tokenizer = Tokenizer::new(bpe_without_merges(byte_level_alphabet())?);
     let byte_level = ByteLevel::new(false, false, false);
     tokenizer
         .with_pre_tokenizer(Some(byte_level))
@@ -51,8 +51,8 @@ fn bytes() -> Result<Tokenizer, TextError> {
     Ok(tokenizer)
 }
 
-fn byte_pairs(vocabulary: usize, documents: &[String]) -> Result<Tokenizer, TextError> {
-    if !(257..=LARGEST_VOCABULARY).contains(&vocabulary) {
+fn bpe(vocabulary: usize, documents: &[String]) -> Result<Tokenizer, TextError> {
+    if !(257..=MAX_VOCABULARY).contains(&vocabulary) {
         return Err(TextError::Vocabulary { vocabulary });
     }
     if documents.iter().all(|document| document.is_empty()) {
@@ -65,12 +65,12 @@ fn byte_pairs(vocabulary: usize, documents: &[String]) -> Result<Tokenizer, Text
         .with_decoder(Some(byte_level));
     let trainer = BpeTrainer::builder()
         .vocab_size(vocabulary)
-        .min_frequency(LEAST_PAIR_COUNT)
+        .min_frequency(MIN_PAIR_COUNT)
         .show_progress(false)
         .special_tokens(vec![end_of_text()])
-        .initial_alphabet(byte_symbols().into_iter().collect())
+        .initial_alphabet(byte_level_alphabet().into_iter().collect())
         .build();
-    // The separator is no text to learn from; files that hold many stories often carry it between them.
+    // The separator is not text to learn from, but files of many documents often contain it.
     let pieces = documents
         .iter()
         .flat_map(|document| document.split(END_OF_TEXT))
@@ -81,8 +81,8 @@ fn byte_pairs(vocabulary: usize, documents: &[String]) -> Result<Tokenizer, Text
     Ok(tokenizer)
 }
 
-/// A BPE model that joins nothing: one token per symbol, in the order given.
-fn without_merges(symbols: impl IntoIterator<Item = char>) -> Result<BPE, TextError> {
+/// A BPE model without merges: one token per symbol, in order.
+fn bpe_without_merges(symbols: impl IntoIterator<Item = char>) -> Result<BPE, TextError> {
     let vocabulary: Vocab = symbols.into_iter().map(String::from).zip(0u32..).collect();
     BPE::builder()
         .vocab_and_merges(vocabulary, Vec::new())

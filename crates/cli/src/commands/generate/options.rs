@@ -1,15 +1,15 @@
-//! From the options of `generate`, and what a model folder says where they are silent, to how tokens are chosen.
+//! Options of `generate` and the folder's generation settings, merged.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use attentive::generation::{Rules, Sampling};
-use attentive::model::checkpoint::GenerationSettings;
+use attentive::generation::GenerationSettings;
+use attentive::generation::{LogitsProcessors, Sampling};
 
 use crate::arguments::Generate;
 use crate::failure::Usage;
 
-/// How many beginnings are followed: one, if tokens are drawn.
+/// The beam width; one when sampling.
 pub fn beams(arguments: &Generate, settings: &GenerationSettings) -> Result<usize> {
     if let Some(beams) = arguments.search.beams {
         return Ok(beams);
@@ -17,51 +17,51 @@ pub fn beams(arguments: &Generate, settings: &GenerationSettings) -> Result<usiz
     if sampling_option(arguments).is_some() {
         return Ok(1);
     }
-    settings.check_search_or_drawing()?;
-    Ok(settings.beams.unwrap_or(1))
+    settings.check_no_beam_sampling()?;
+    Ok(settings.num_beams.unwrap_or(1))
 }
 
-/// How many texts of a search are printed.
+/// The number of beams to print.
 pub fn returned(arguments: &Generate, settings: &GenerationSettings) -> usize {
-    arguments.returned.or(settings.returned).unwrap_or(1)
+    arguments
+        .returned
+        .or(settings.num_return_sequences)
+        .unwrap_or(1)
 }
 
-/// How tokens are chosen where there is no search.
+/// The sampling settings without beam search.
 pub fn sampling(
     arguments: &Generate,
     settings: &GenerationSettings,
     has_encoder: bool,
 ) -> Result<Sampling> {
     let asked = sampling_option(arguments).is_some();
-    // Whoever wants the likeliest tokens needs nothing of what the folder says of drawing, and whoever draws nothing of
-    // its not drawing.
-    let is_drawn = match (arguments.temperature, settings.drawn) {
+    let do_sample = match (arguments.temperature, settings.do_sample) {
         (Some(0.0), _) => false,
         (_, Some(true)) => true,
         (_, Some(false)) => asked,
-        // What an encoder reads mostly asks for one right answer.
+        // An encoder-decoder mostly has one right answer.
         (_, None) => asked || !(has_encoder || settings.temperature == Some(0.0)),
     };
     let ours = Sampling {
         temperature: 0.8,
         ..Sampling::default()
     };
-    let base = match (is_drawn, settings.drawn) {
+    let base = match (do_sample, settings.do_sample) {
         (false, _) => Sampling::greedy(),
-        (true, Some(true)) => Sampling::of_folder(settings)?.unwrap_or(ours),
-        (true, _) => ours.with_folder(settings)?,
+        (true, Some(true)) => Sampling::from_settings(settings)?.unwrap_or(ours),
+        (true, _) => ours.with_settings(settings)?,
     };
     Ok(Sampling {
         temperature: arguments.temperature.unwrap_or(base.temperature),
         top_k: arguments.top_k.or(base.top_k),
         top_p: arguments.top_p.or(base.top_p),
-        seed: arguments.seed.unwrap_or_else(another_seed),
+        seed: arguments.seed.unwrap_or_else(random_seed),
         ..base
     })
 }
 
-/// The first option that was given for drawing tokens at random. A seed is none: it says where drawing starts, if there is
-/// any.
+/// The first sampling option that was given. `--seed` alone does not turn sampling on.
 fn sampling_option(arguments: &Generate) -> Option<&'static str> {
     let options = [
         ("--temperature", arguments.temperature.is_some()),
@@ -74,7 +74,7 @@ fn sampling_option(arguments: &Generate) -> Option<&'static str> {
         .map(|(name, _)| name)
 }
 
-/// Refuses options that contradict each other or mean nothing, whatever the model.
+/// Refuses options that contradict each other or have no effect, whatever the model.
 pub fn check_options(arguments: &Generate) -> Result<()> {
     let sampling = Sampling {
         temperature: arguments.temperature.unwrap_or(0.0),
@@ -83,11 +83,11 @@ pub fn check_options(arguments: &Generate) -> Result<()> {
         ..Sampling::default()
     };
     sampling.validate()?;
-    let rules = Rules {
+    let processors = LogitsProcessors {
         repetition_penalty: arguments.repetition_penalty,
-        ..Rules::default()
+        ..LogitsProcessors::default()
     };
-    rules.validate()?;
+    processors.validate()?;
     if arguments.stop.iter().any(String::is_empty) {
         let sentence =
             "--stop: an empty string would end every text at once; give a string or leave it out";
@@ -96,17 +96,17 @@ pub fn check_options(arguments: &Generate) -> Result<()> {
     let seed = arguments.seed.map(|_| "--seed");
     match (arguments.search.beams, sampling_option(arguments).or(seed)) {
         (Some(2..), Some(option)) => Err(Usage(format!(
-            "--beams searches for the likeliest text and {option} is for drawing one at random; leave one of them out"
+            "--beams is beam search and {option} is for sampling; leave one of them out"
         ))
         .into()),
         _ => Ok(()),
     }
 }
 
-/// Refuses options of searches where none is made.
+/// Refuses options of beam search without beam search.
 pub fn check_search_options(arguments: &Generate, settings: &GenerationSettings) -> Result<()> {
     if arguments.returned.is_none() {
-        settings.check_returned(1)?;
+        settings.check_num_return_sequences(1)?;
     }
     let options = [
         (
@@ -121,15 +121,15 @@ pub fn check_search_options(arguments: &Generate, settings: &GenerationSettings)
     ];
     match options.into_iter().find(|(_, given)| *given) {
         Some((option, _)) => Err(Usage(format!(
-            "{option} is for searches with several beams; give --beams 4, or leave it out"
+            "{option} is for beam search; give --beams 4, or leave it out"
         ))
         .into()),
         None => Ok(()),
     }
 }
 
-fn another_seed() -> u64 {
+fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    // As small as the seeds that can be given, so that any seed that is shown can be given again.
+    // Within the range of --seed, so that a printed seed can be given again.
     now.map_or(0, |time| time.as_nanos() as u64 >> 1)
 }

@@ -1,4 +1,4 @@
-//! What `attentive generate` prints.
+//! Output of `attentive generate`.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -6,26 +6,26 @@ use std::time::Instant;
 
 use anyhow::Result;
 use attentive::generation::{
-    Beam, BeamConfig, GenerationConfig, Piece, StopReason, beam_search, generate,
+    Beam, BeamConfig, GenerationConfig, StopReason, TextChunk, beam_search, generate,
 };
 use attentive::model::Model;
 use attentive::text::Tokenizer;
 use serde_json::{Value, json};
 
-/// What is to be continued, or answered by an encoder-decoder.
+/// A model and its prompt.
 pub struct Task<'a> {
     pub model: &'a Model,
     pub tokenizer: Option<&'a Tokenizer>,
-    /// The prompt; empty if ids were given.
+    /// The prompt as text; empty if token ids were given.
     pub text: &'a str,
-    /// What of it may stand before what is made of it.
+    /// The part of the prompt to print before the continuation.
     pub shown: &'a str,
     pub prompt: &'a [u32],
     pub as_json: bool,
 }
 
 impl Task<'_> {
-    /// What stands before a text that is shown: the text that it continues.
+    /// The prompt, where the output continues it.
     fn shown_before(&self) -> &str {
         let continued = self.tokenizer.is_some() && self.model.config().encoder.is_none();
         if continued { self.shown } else { "" }
@@ -39,16 +39,16 @@ impl Task<'_> {
     }
 }
 
-/// Makes a text token by token: streamed, or as JSON at the end.
+/// Samples a text: streamed, or as JSON at the end.
 pub fn write_sampled(task: &Task, config: &GenerationConfig) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if !task.as_json {
         return stream(&mut out, task, config);
     }
     let started = Instant::now();
-    let go_on = |_: Piece| ControlFlow::Continue(());
+    let go_on = |_: TextChunk| ControlFlow::Continue(());
     let done = generate(task.model, task.tokenizer, task.prompt, config, go_on)?;
-    let words = json!({
+    let json = json!({
         "prompt": task.text,
         "prompt_ids": task.prompt,
         "ids": done.ids,
@@ -57,15 +57,15 @@ pub fn write_sampled(task: &Task, config: &GenerationConfig) -> Result<()> {
         "seed": config.sampling.seed,
         "tokens_per_second": done.ids.len() as f64 / started.elapsed().as_secs_f64(),
     });
-    writeln!(out, "{words}")?;
+    writeln!(out, "{json}")?;
     Ok(())
 }
 
-/// Searches for texts and prints them, best first.
-pub fn write_found(task: &Task, config: &BeamConfig) -> Result<()> {
+/// Beam search; prints the texts, best first.
+pub fn write_beams(task: &Task, config: &BeamConfig) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    let mut found = beam_search(task.model, &[task.prompt.to_vec()], config)?;
-    let found = found.remove(0);
+    let mut beams = beam_search(task.model, &[task.prompt.to_vec()], config)?;
+    let beams = beams.remove(0);
     if task.as_json {
         let text = |beam: &Beam| -> Result<Value> {
             Ok(json!({
@@ -75,16 +75,16 @@ pub fn write_found(task: &Task, config: &BeamConfig) -> Result<()> {
                 "stop_reason": reason(beam.reason),
             }))
         };
-        let words = json!({
+        let json = json!({
             "prompt": task.text,
             "prompt_ids": task.prompt,
-            "beams": config.beams,
-            "texts": found.iter().map(text).collect::<Result<Vec<_>>>()?,
+            "beams": config.num_beams,
+            "texts": beams.iter().map(text).collect::<Result<Vec<_>>>()?,
         });
-        writeln!(out, "{words}")?;
+        writeln!(out, "{json}")?;
         return Ok(());
     }
-    for beam in found {
+    for beam in beams {
         match task.tokenizer {
             Some(_) => writeln!(out, "{}{}", task.shown_before(), task.text_of(&beam.ids)?)?,
             None => {
@@ -96,8 +96,7 @@ pub fn write_found(task: &Task, config: &BeamConfig) -> Result<()> {
     Ok(())
 }
 
-/// Shows the prompt and what follows it, as it comes: as text with a tokenizer, as ids without. Ends at once when
-/// nobody reads it any more.
+/// Streams the prompt and its continuation: text with a tokenizer, ids without. Stops when the output is closed.
 fn stream(out: &mut impl Write, task: &Task, config: &GenerationConfig) -> Result<()> {
     write!(out, "{}", task.shown_before())?;
     out.flush()?;
@@ -120,9 +119,9 @@ fn stream(out: &mut impl Write, task: &Task, config: &GenerationConfig) -> Resul
 
 fn reason(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::End => "end",
-        StopReason::Stop => "stop",
+        StopReason::EndToken => "end",
+        StopReason::StopString => "stop",
         StopReason::Length => "length",
-        StopReason::Unwanted => "unwanted",
+        StopReason::Cancelled => "unwanted",
     }
 }

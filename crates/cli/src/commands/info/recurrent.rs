@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use attentive::checkpoint;
 use attentive::model::recurrent::{CellKind, Directions, RecurrentConfig};
-use attentive::model::{Recurrent, checkpoint, parameters};
+use attentive::model::{Recurrent, parameters};
 use serde_json::json;
 
 use super::{bytes, grouped};
@@ -31,14 +32,14 @@ pub fn describe(folder: &Path, as_json: bool, out: &mut impl Write) -> Result<()
         bail!("{place} describes a model that no machine can hold");
     }
     if as_json {
-        let words = json!({
+        let json = json!({
             "model_type": checkpoint::RECURRENT_TYPE,
             "config": config,
             "layers": config.layers,
             "parameters": { "total": total, "parts": parts },
             "memory": { "weights_bytes": 4 * total },
         });
-        writeln!(out, "{words}")?;
+        writeln!(out, "{json}")?;
         return Ok(());
     }
     writeln!(out, "architecture   {}", checkpoint::RECURRENT_TYPE)?;
@@ -58,8 +59,8 @@ fn shape(config: &RecurrentConfig) -> String {
         CellKind::Lstm => "LSTM",
     };
     let ways = match config.directions {
-        Directions::Forward => "reads forward",
-        Directions::Both => "reads both ways",
+        Directions::Forward => "unidirectional",
+        Directions::Both => "bidirectional",
     };
     format!(
         "{} layers of {cell}, width {}, states of {}, {ways}, additive attention of {}, vocabularies {} and {}, length {}",

@@ -1,46 +1,46 @@
-//! Zip archives whose entries are stored as they are: where in the file each entry lies.
+//! Zip archives of uncompressed entries: the byte range of each entry.
 //!
 //! ```text
-//! local header, bytes of entry │ … │ directory: a header per entry │ (large end, locator) │ end
-//!       ^──────────────────────────────── offset ──┘ ^────────────── offset ────────────────┘
+//! local header, bytes of entry │ … │ central directory: a header per entry │ (zip64 end, locator) │ end
+//!       ^─────────────────────────────────────── offset ──┘ ^───────────────── offset ────────────────┘
 //! ```
 //!
-//! Numbers that do not fit are all ones, and stand in an extra field or in the large end instead (zip64).
+//! Values that overflow are all ones, with the real ones in an extra field or in the zip64 end record.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::cursor::Cursor;
-use crate::shown::shown;
+use crate::error_text::excerpt;
 
 pub(in crate::pickle) const LOCAL_HEADER: [u8; 4] = *b"PK\x03\x04";
 const DIRECTORY_HEADER: [u8; 4] = *b"PK\x01\x02";
 const END: [u8; 4] = *b"PK\x05\x06";
-const LARGE_END: [u8; 4] = *b"PK\x06\x06";
-const LARGE_LOCATOR: [u8; 4] = *b"PK\x06\x07";
+const ZIP64_END: [u8; 4] = *b"PK\x06\x06";
+const ZIP64_LOCATOR: [u8; 4] = *b"PK\x06\x07";
 
 const END_SIZE: usize = 22;
 const LOCATOR_SIZE: usize = 20;
-const LONGEST_COMMENT: usize = u16::MAX as usize;
+const MAX_COMMENT: usize = u16::MAX as usize;
 
-/// The extra field that holds numbers of eight bytes.
-const LARGE_FIELD: u16 = 1;
-/// The flags of encryption: of an entry, of a strong kind, of the directory.
+/// The id of the zip64 extra field.
+const ZIP64_FIELD: u16 = 1;
+/// The flags of encryption: of an entry, strong encryption, of the directory.
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
 
-/// The entries of an archive's folder.
+/// The entries of an archive.
 #[derive(Debug)]
 pub(super) struct Archive<'a> {
     bytes: &'a [u8],
-    /// Where the directory starts: entries lie before it.
+    /// The offset of the central directory; entries lie before it.
     directory: usize,
-    /// By the name that follows the folder's.
-    records: BTreeMap<&'a [u8], Record<'a>>,
+    /// By name, without the folder.
+    records: BTreeMap<&'a [u8], DirectoryEntry<'a>>,
 }
 
-/// What the directory says of an entry. It is checked when the entry is asked for.
+/// A header of the central directory, validated when the entry is looked up.
 #[derive(Clone, Copy, Debug)]
-struct Record<'a> {
+struct DirectoryEntry<'a> {
     name: &'a [u8],
     flags: u16,
     method: u16,
@@ -49,23 +49,23 @@ struct Record<'a> {
     offset: u64,
 }
 
-/// Where the directory lies.
-struct Directory {
+/// The location of the central directory.
+struct CentralDirectory {
     bytes: Range<usize>,
     entries: u64,
 }
 
-/// What the end of an archive says of its directory.
-struct End {
+/// The end-of-central-directory record.
+struct EndRecord {
     entries: u64,
     size: u64,
     offset: u64,
-    /// Where the end itself starts.
-    place: usize,
+    /// The offset of the record itself.
+    position: usize,
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the directory. All entries that matter are in one folder, that of the first entry.
+    /// Reads the central directory. Only entries in the folder of the first entry matter.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, String> {
         let directory = directory(bytes)?;
         let mut cursor = Cursor::at(&bytes[..directory.bytes.end], directory.bytes.start);
@@ -79,12 +79,9 @@ impl<'a> Archive<'a> {
             let Some(name) = record.name.strip_prefix(folder) else {
                 continue;
             };
-            // Readers of archives differ in which of two they take.
+            // Zip readers disagree on which duplicate wins.
             if records.insert(name, record).is_some() {
-                return Err(format!(
-                    "its entry {} is there a second time",
-                    record.shown()
-                ));
+                return Err(format!("its entry {} is duplicated", record.excerpt()));
             }
         }
         if entries != directory.entries {
@@ -100,34 +97,35 @@ impl<'a> Archive<'a> {
         })
     }
 
-    /// Where the bytes of an entry lie, if it is there.
+    /// The byte range of an entry, if it exists.
     pub(super) fn find(&self, name: &str) -> Result<Option<Range<usize>>, String> {
         let Some(record) = self.records.get(name.as_bytes()) else {
             return Ok(None);
         };
-        let place = self.place(record);
-        let place = place.map_err(|problem| format!("its entry {}: {problem}", record.shown()))?;
-        Ok(Some(place))
+        let range = self.data_range(record);
+        let range =
+            range.map_err(|problem| format!("its entry {}: {problem}", record.excerpt()))?;
+        Ok(Some(range))
     }
 
-    fn place(&self, record: &Record<'_>) -> Result<Range<usize>, String> {
+    fn data_range(&self, record: &DirectoryEntry<'_>) -> Result<Range<usize>, String> {
         if record.flags & ENCRYPTED != 0 {
             return Err("it is encrypted".to_owned());
         }
         if record.method != 0 || record.compressed != record.size {
-            return Err("it is compressed; PyTorch stores entries as they are".to_owned());
+            return Err("it is compressed; PyTorch stores entries uncompressed".to_owned());
         }
         let start = usize::try_from(record.offset).unwrap_or(usize::MAX);
         let mut cursor = Cursor::at(&self.bytes[..self.directory], start);
         expect(&mut cursor, LOCAL_HEADER)?;
-        // Version, flags, method, time, checksum and sizes: the directory said them, and writers leave them out here.
+        // Version, flags, method, time, checksum and sizes: the central directory has them, and writers omit them here.
         cursor.take(22)?;
         let name_length = cursor.u16()?;
         let extra_length = cursor.u16()?;
         if cursor.take(name_length.into())? != record.name {
             return Err("its name differs from the directory's".to_owned());
         }
-        // PyTorch fills the extra field so that the numbers start at a multiple of 64.
+        // PyTorch pads the extra field to align the data to 64 bytes.
         cursor.take(extra_length.into())?;
         let start = cursor.position();
         cursor.take_long(record.size)?;
@@ -135,91 +133,91 @@ impl<'a> Archive<'a> {
     }
 }
 
-impl Record<'_> {
-    fn shown(&self) -> String {
-        shown(&String::from_utf8_lossy(self.name))
+impl DirectoryEntry<'_> {
+    fn excerpt(&self) -> String {
+        excerpt(&String::from_utf8_lossy(self.name))
     }
 }
 
-/// The name's first folder, with its slash.
+/// The first folder of a name, with its slash.
 fn folder_of(name: &[u8]) -> &[u8] {
     let slash = name.iter().position(|byte| *byte == b'/');
     slash.map_or(&[], |slash| &name[..=slash])
 }
 
-/// The next header of the directory.
-fn record<'a>(cursor: &mut Cursor<'a>) -> Result<Record<'a>, String> {
+/// Reads the next header of the central directory.
+fn record<'a>(cursor: &mut Cursor<'a>) -> Result<DirectoryEntry<'a>, String> {
     expect(cursor, DIRECTORY_HEADER)?;
-    // By whom and for whom it was written.
+    // Versions made by and needed.
     cursor.take(4)?;
     let flags = cursor.u16()?;
     let method = cursor.u16()?;
-    // Time and checksum. The sum of a storage would cost reading all of it, and is no defence against who writes both.
+    // Time and CRC-32. Checking it would read every storage, and is no defence against an attacker, who writes both.
     cursor.take(8)?;
     let compressed = cursor.u32()?;
     let size = cursor.u32()?;
     let name_length = cursor.u16()?;
     let extra_length = cursor.u16()?;
     let comment_length = cursor.u16()?;
-    // Disk and attributes.
+    // Disk number and attributes.
     cursor.take(8)?;
     let offset = cursor.u32()?;
     let name = cursor.take(name_length.into())?;
-    let mut large = large_field(cursor.take(extra_length.into())?)?;
+    let mut zip64 = zip64_field(cursor.take(extra_length.into())?)?;
     cursor.take(comment_length.into())?;
-    Ok(Record {
+    Ok(DirectoryEntry {
         name,
         flags,
         method,
-        // The order of the extra field is not that of the header.
-        size: widened(size, &mut large)?,
-        compressed: widened(compressed, &mut large)?,
-        offset: widened(offset, &mut large)?,
+        // In the order of the zip64 field, which is not that of the header.
+        size: or_zip64(size, &mut zip64)?,
+        compressed: or_zip64(compressed, &mut zip64)?,
+        offset: or_zip64(offset, &mut zip64)?,
     })
 }
 
-/// The numbers of eight bytes that an extra field holds; nothing where there is none.
-fn large_field(extra: &[u8]) -> Result<Cursor<'_>, String> {
+/// The zip64 field of the extra fields; empty if there is none.
+fn zip64_field(extra: &[u8]) -> Result<Cursor<'_>, String> {
     let mut cursor = Cursor::at(extra, 0);
-    // Less than a field's header at the end is filling.
+    // A remainder shorter than a field header is padding.
     while cursor.position() + 4 <= extra.len() {
         let name = cursor.u16()?;
         let length = cursor.u16()?;
         let field = cursor.take(length.into())?;
-        if name == LARGE_FIELD {
+        if name == ZIP64_FIELD {
             return Ok(Cursor::at(field, 0));
         }
     }
     Ok(Cursor::at(&[], 0))
 }
 
-/// A number, or the one that stands in its place.
-fn widened(number: u32, large: &mut Cursor<'_>) -> Result<u64, String> {
+/// A value, or its zip64 replacement if it overflowed.
+fn or_zip64(number: u32, zip64: &mut Cursor<'_>) -> Result<u64, String> {
     if number == u32::MAX {
-        large.u64()
+        zip64.u64()
     } else {
         Ok(number.into())
     }
 }
 
-/// Finds the directory from the end of the file.
-fn directory(bytes: &[u8]) -> Result<Directory, String> {
-    let place = end(bytes).ok_or("it is a zip archive whose end is missing")?;
-    let mut cursor = Cursor::at(bytes, place);
+/// Finds the central directory from the end of the file.
+fn directory(bytes: &[u8]) -> Result<CentralDirectory, String> {
+    let position = end(bytes).ok_or("it is a zip archive whose end is missing")?;
+    let mut cursor = Cursor::at(bytes, position);
     expect(&mut cursor, END)?;
-    // The numbers of disks, and the entries on this one.
+    // Disk numbers, and the entries on this disk.
     cursor.take(6)?;
     let entries = cursor.u16()?;
     let size = cursor.u32()?;
     let offset = cursor.u32()?;
     let end = if entries == u16::MAX || size == u32::MAX || offset == u32::MAX {
-        large_end(bytes, place)?
+        zip64_end(bytes, position)?
     } else {
-        End {
+        EndRecord {
             entries: entries.into(),
             size: size.into(),
             offset: offset.into(),
-            place,
+            position,
         }
     };
     let start = usize::try_from(end.offset).ok();
@@ -228,7 +226,7 @@ fn directory(bytes: &[u8]) -> Result<Directory, String> {
         .zip(size)
         .and_then(|(start, size)| start.checked_add(size));
     match (start, stop) {
-        (Some(start), Some(stop)) if stop <= end.place => Ok(Directory {
+        (Some(start), Some(stop)) if stop <= end.position => Ok(CentralDirectory {
             bytes: start..stop,
             entries: end.entries,
         }),
@@ -236,44 +234,44 @@ fn directory(bytes: &[u8]) -> Result<Directory, String> {
     }
 }
 
-/// Where the end's record starts: it has a comment of up to 64 KiB, which ends with the file.
+/// The offset of the end record, which ends with a comment of up to 64 KiB.
 fn end(bytes: &[u8]) -> Option<usize> {
     let last = bytes.len().checked_sub(END_SIZE)?;
-    let first = last.saturating_sub(LONGEST_COMMENT);
-    (first..=last).rev().find(|place| {
-        let record = &bytes[*place..];
+    let first = last.saturating_sub(MAX_COMMENT);
+    (first..=last).rev().find(|offset| {
+        let record = &bytes[*offset..];
         let comment = u16::from_le_bytes([record[20], record[21]]);
         record.starts_with(&END) && END_SIZE + usize::from(comment) == record.len()
     })
 }
 
-/// The end whose numbers have eight bytes.
-fn large_end(bytes: &[u8], end: usize) -> Result<End, String> {
+/// Reads the zip64 end record.
+fn zip64_end(bytes: &[u8], end: usize) -> Result<EndRecord, String> {
     let locator = end.checked_sub(LOCATOR_SIZE);
-    let locator = locator.ok_or("it is a zip archive whose large end is missing")?;
+    let locator = locator.ok_or("it is a zip archive whose zip64 end is missing")?;
     let mut cursor = Cursor::at(bytes, locator);
-    expect(&mut cursor, LARGE_LOCATOR)?;
+    expect(&mut cursor, ZIP64_LOCATOR)?;
     cursor.take(4)?;
-    let place = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
-    let mut cursor = Cursor::at(&bytes[..locator], place);
-    expect(&mut cursor, LARGE_END)?;
-    // Its length, the versions, the numbers of disks, and the entries on this one.
+    let position = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+    let mut cursor = Cursor::at(&bytes[..locator], position);
+    expect(&mut cursor, ZIP64_END)?;
+    // Its length, versions, disk numbers, and the entries on this disk.
     cursor.take(28)?;
-    Ok(End {
+    Ok(EndRecord {
         entries: cursor.u64()?,
         size: cursor.u64()?,
         offset: cursor.u64()?,
-        place,
+        position,
     })
 }
 
 fn expect(cursor: &mut Cursor<'_>, signature: [u8; 4]) -> Result<(), String> {
-    let place = cursor.position();
+    let offset = cursor.position();
     if cursor.take(4)? == signature {
         Ok(())
     } else {
         Err(format!(
-            "byte {place} is not the start of a header of a zip archive"
+            "byte {offset} is not the start of a header of a zip archive"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Zip archives written by hand: large ones, and ones that lie.
+//! Handmade zip archives: zip64 ones, and ones with false headers.
 
 use super::{check, pickle, refused, tensor};
 
@@ -8,13 +8,13 @@ struct Zip {
     entries: Vec<(&'static str, Vec<u8>)>,
     method: u16,
     flags: u16,
-    /// Added to the sizes and places that the directory says.
+    /// Added to what the central directory says.
     size_lie: u32,
     offset_lie: u32,
     entries_lie: u16,
     directory_lie: u32,
-    /// Whether numbers stand where archives of more than 4 GiB have them.
-    large: bool,
+    /// Whether to write zip64, as archives of more than 4 GiB are.
+    zip64: bool,
     comment: &'static [u8],
 }
 
@@ -33,7 +33,7 @@ impl Zip {
             offset_lie: 0,
             entries_lie: 0,
             directory_lie: 0,
-            large: false,
+            zip64: false,
             comment: b"",
         }
     }
@@ -57,19 +57,19 @@ impl Zip {
         let size = directory.len() as u32;
         bytes.extend(directory);
         let count = (self.entries.len() as u16).wrapping_add(self.entries_lie);
-        if self.large {
-            let place = bytes.len() as u64;
+        if self.zip64 {
+            let index = bytes.len() as u64;
             bytes.extend(b"PK\x06\x06");
             bytes.extend([0; 20]);
             for number in [0, count.into(), size.into(), u64::from(start)] {
                 bytes.extend(number.to_le_bytes());
             }
             bytes.extend(b"PK\x06\x07\0\0\0\0");
-            bytes.extend(place.to_le_bytes());
+            bytes.extend(index.to_le_bytes());
             bytes.extend([1, 0, 0, 0]);
         }
         bytes.extend(b"PK\x05\x06\0\0\0\0\0\0");
-        let (count, size, start) = if self.large {
+        let (count, size, start) = if self.zip64 {
             (u16::MAX, u32::MAX, u32::MAX)
         } else {
             (count, size, start)
@@ -84,41 +84,41 @@ impl Zip {
 
     fn write_header(&self, directory: &mut Vec<u8>, name: &str, size: u32, offset: u32) {
         let mut extra = Vec::new();
-        if self.large {
-            // A field of another kind comes first.
+        if self.zip64 {
+            // An unrelated extra field comes first.
             extra.extend(b"\x63\x00\x02\x00??\x01\x00\x18\x00");
             for number in [size, size, offset] {
                 extra.extend(u64::from(number).to_le_bytes());
             }
         }
-        let shown = |number: u32| if self.large { u32::MAX } else { number };
+        let narrow = |number: u32| if self.zip64 { u32::MAX } else { number };
         directory.extend(b"PK\x01\x02\0\0\0\0");
         directory.extend(self.flags.to_le_bytes());
         directory.extend(self.method.to_le_bytes());
         directory.extend([0; 8]);
-        directory.extend(shown(size).to_le_bytes());
-        directory.extend(shown(size).to_le_bytes());
+        directory.extend(narrow(size).to_le_bytes());
+        directory.extend(narrow(size).to_le_bytes());
         directory.extend((name.len() as u16).to_le_bytes());
         directory.extend((extra.len() as u16).to_le_bytes());
         directory.extend([0; 10]);
-        directory.extend(shown(offset).to_le_bytes());
+        directory.extend(narrow(offset).to_le_bytes());
         directory.extend(name.bytes());
         directory.extend(extra);
     }
 }
 
 #[test]
-fn archives_small_and_large_are_read() {
-    for large in [false, true] {
+fn archives_with_and_without_zip64_are_read() {
+    for zip64 in [false, true] {
         for comment in [&b""[..], b"a comment", &[b'.'; 0xffff]] {
             let zip = Zip {
-                large,
+                zip64,
                 comment,
                 ..Zip::good()
             };
             let bytes = zip.written();
-            let entries = check(&bytes).unwrap();
-            assert_eq!(bytes[entries["name"].bytes.clone()], [7; 16]);
+            let tensors = check(&bytes).unwrap();
+            assert_eq!(bytes[tensors["name"].bytes.clone()], [7; 16]);
         }
     }
 }
@@ -126,9 +126,9 @@ fn archives_small_and_large_are_read() {
 #[test]
 fn archives_that_lie_are_refused() {
     let good = Zip::good();
-    for large in [false, true] {
+    for zip64 in [false, true] {
         let good = Zip {
-            large,
+            zip64,
             ..good.clone()
         };
         let compressed = Zip {
@@ -181,24 +181,21 @@ fn archives_that_lie_are_refused() {
 
 #[test]
 fn entries_must_be_those_of_pytorch() {
-    let with = |place: usize, name: &'static str, content: &[u8]| {
+    let with = |index: usize, name: &'static str, content: &[u8]| {
         let mut zip = Zip::good();
-        zip.entries[place] = (name, content.to_vec());
+        zip.entries[index] = (name, content.to_vec());
         zip.written()
     };
-    refused(
-        &with(1, "m/byteorder", b"big"),
-        "the order of its bytes is big",
-    );
+    refused(&with(1, "m/byteorder", b"big"), "its byte order is big");
     refused(
         &with(1, "m/data/k", b""),
-        "its entry m/data/k is there a second time",
+        "its entry m/data/k is duplicated",
     );
-    refused(&with(2, "m/data/j", &[0; 16]), "its storage k is not there");
-    refused(&with(2, "n/data/k", &[0; 16]), "its storage k is not there");
+    refused(&with(2, "m/data/j", &[0; 16]), "its storage k is missing");
+    refused(&with(2, "n/data/k", &[0; 16]), "its storage k is missing");
     refused(
         &with(2, "m/data/k", &[0; 15]),
-        "its storage has 15 bytes, which are not 4",
+        "its storage has 15 bytes, which are not 4 elements",
     );
     refused(&with(0, "m/other.pkl", b""), "without a data.pkl");
     refused(&with(0, "m/data.pkl", b""), "it ends where 1 more bytes");

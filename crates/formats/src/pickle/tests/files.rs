@@ -1,4 +1,4 @@
-//! What PyTorch wrote is read as PyTorch would read it.
+//! Files written by PyTorch are read as PyTorch reads them.
 
 use serde_json::Value;
 
@@ -14,8 +14,8 @@ fn expected() -> serde_json::Map<String, Value> {
 fn compare(file: &str, set: &TensorSet, expected: &Value) {
     for (name, tensor) in expected.as_object().unwrap() {
         let context = format!("{file}, {name}");
-        let kind = set.kind(name).unwrap_or_else(|| panic!("{context}"));
-        assert_eq!(kind.name(), tensor["kind"], "{context}");
+        let dtype = set.dtype(name).unwrap_or_else(|| panic!("{context}"));
+        assert_eq!(dtype.name(), tensor["kind"], "{context}");
         let shape: Vec<usize> = serde_json::from_value(tensor["shape"].clone()).unwrap();
         assert_eq!(set.shape(name).unwrap(), shape, "{context}");
         let values = tensor["values"].clone();
@@ -37,14 +37,14 @@ fn files_hold_what_pytorch_put_into_them() {
         check(&bytes_of(file)).unwrap();
         let set = open(&path(file)).unwrap();
         let names: Vec<&str> = set.names().collect();
-        let mut wanted: Vec<&str> = tensors
+        let mut expected_names: Vec<&str> = tensors
             .as_object()
             .unwrap()
             .keys()
             .map(String::as_str)
             .collect();
-        wanted.sort_unstable();
-        assert_eq!(names, wanted, "{file}");
+        expected_names.sort_unstable();
+        assert_eq!(names, expected_names, "{file}");
         compare(file, &set, tensors);
     }
 }
@@ -53,29 +53,29 @@ fn files_hold_what_pytorch_put_into_them() {
 fn shared_storages_are_shared_in_the_file() {
     for file in ["views_zip.bin", "views_older.bin"] {
         let set = open(&path(file)).unwrap();
-        let entry = |name: &str| set.entry(name).unwrap().clone();
-        assert_eq!(entry("tied"), entry("tied_again"));
-        let whole = entry("whole").bytes;
-        assert_eq!(entry("part").bytes, whole.start + 20..whole.start + 36);
-        assert_eq!(entry("part").strides, None);
-        assert_eq!(entry("transposed").bytes, whole.start + 48..whole.end);
-        assert_eq!(entry("transposed").strides, Some(vec![1, 4]));
-        // From its first number, 2, to its last, 22.
-        assert_eq!(entry("column").bytes, whole.start + 8..whole.start + 92);
-        // One row is dense, whatever the strides of its axes of one.
-        assert_eq!(entry("one_row").strides, None);
-        assert_eq!(entry("empty_part").bytes.len(), 0);
-        assert_eq!(entry("repeated").bytes.len(), 16);
-        assert_eq!(entry("repeated").strides, Some(vec![0, 1]));
+        let info = |name: &str| set.info(name).unwrap().clone();
+        assert_eq!(info("tied"), info("tied_again"));
+        let whole = info("whole").bytes;
+        assert_eq!(info("part").bytes, whole.start + 20..whole.start + 36);
+        assert_eq!(info("part").strides, None);
+        assert_eq!(info("transposed").bytes, whole.start + 48..whole.end);
+        assert_eq!(info("transposed").strides, Some(vec![1, 4]));
+        // From its first element, 2, to its last, 22.
+        assert_eq!(info("column").bytes, whole.start + 8..whole.start + 92);
+        // One row is contiguous, whatever the strides of dimensions of size one.
+        assert_eq!(info("one_row").strides, None);
+        assert_eq!(info("empty_part").bytes.len(), 0);
+        assert_eq!(info("repeated").bytes.len(), 16);
+        assert_eq!(info("repeated").strides, Some(vec![0, 1]));
     }
 }
 
 #[test]
-fn an_expanded_tensor_of_a_trillion_numbers_is_refused() {
+fn an_expanded_tensor_of_a_trillion_elements_is_refused() {
     for file in ["expanded_zip.bin", "expanded_older.bin"] {
         refused(
             &bytes_of(file),
-            "tensor a: it has 1099511627776 numbers, and there are 1 in its storage",
+            "tensor a: it has 1099511627776 elements, and its storage has 1",
         );
     }
 }
@@ -83,7 +83,7 @@ fn an_expanded_tensor_of_a_trillion_numbers_is_refused() {
 #[test]
 fn a_file_without_tensors_is_refused() {
     for file in ["nothing_zip.bin", "nothing_older.bin"] {
-        refused(&bytes_of(file), "there is no tensor in it");
+        refused(&bytes_of(file), "it has no tensors");
     }
 }
 
@@ -107,7 +107,7 @@ fn shards_are_opened_by_their_index() {
         std::fs::copy(path(file), folder.path().join(file)).unwrap();
     }
     let index = folder.path().join("pytorch_model.bin.index.json");
-    let write = |words: &str| std::fs::write(&index, words).unwrap();
+    let write = |json: &str| std::fs::write(&index, json).unwrap();
 
     write(r#"{"weight_map": {"tied": "views_zip.bin", "plain": "parameters_older.bin"}}"#);
     let set = open_sharded(&index).unwrap();
@@ -116,7 +116,7 @@ fn shards_are_opened_by_their_index() {
         compare(file, &set, &expected[file]);
     }
 
-    for (words, problem) in [
+    for (json, problem) in [
         (
             r#"{"weight_map": {"gone": "views_zip.bin"}}"#,
             "the index says that tensor gone is in it, and it is not",
@@ -128,7 +128,7 @@ fn shards_are_opened_by_their_index() {
         (r#"{"weight_map": {"tied": "gone.bin"}}"#, "gone.bin"),
         ("{}", "it has no weight_map"),
     ] {
-        write(words);
+        write(json);
         let error = open_sharded(&index).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }

@@ -1,16 +1,16 @@
-//! Pickles written by hand: what is refused, and in which words.
+//! Handmade pickles: what is refused, and with which message.
 
-use super::{STORAGE, bare, check, older, pickle, refused, tensor};
-use crate::Kind;
+use super::{STORAGE, bare, check, legacy, pickle, refused, tensor};
+use crate::DType;
 
 const ZERO: &[u8] = b"K\0";
 
 #[test]
 fn a_tensor_written_by_hand_is_read() {
-    let entries = check(&older(&tensor(b"K\x01", b"K\x03\x85", b"K\x01\x85"))).unwrap();
-    let entry = &entries["name"];
-    assert_eq!((entry.kind, entry.shape.as_slice()), (Kind::F32, &[3][..]));
-    assert_eq!((entry.bytes.len(), &entry.strides), (12, &None));
+    let tensors = check(&legacy(&tensor(b"K\x01", b"K\x03\x85", b"K\x01\x85"))).unwrap();
+    let info = &tensors["name"];
+    assert_eq!((info.dtype, info.shape.as_slice()), (DType::F32, &[3][..]));
+    assert_eq!((info.bytes.len(), &info.strides), (12, &None));
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn only_functions_that_build_tensors_may_be_named() {
         (b"\x8c\x02os\x8c\x06system\x93", "os.system"),
         (b"X\x02\0\0\0os\x8c\x06sys\x1b[1\x93", "os.sys\\u{1b}[1"),
     ] {
-        let words = format!(
+        let message = format!(
             "it wants to call `{name}`, which is not among the few functions that build tensors"
         );
-        refused(&older(operations), &words);
+        refused(&legacy(operations), &message);
     }
 }
 
@@ -48,14 +48,14 @@ fn sizes_strides_and_offsets_are_checked() {
     let largest_pair = [&largest[..], largest, b"\x86"].concat();
     let empty_pair = [&largest[..], ZERO, b"\x86"].concat();
     let seventeen = [b"(", &b"K\x01".repeat(17)[..], b"t"].concat();
-    let no_size = "a size, stride or offset of it is no whole number from 0 on";
-    let beyond = "reach beyond the 4 numbers of its storage";
-    for (offset, sizes, strides, words) in [
+    let no_size = "a size, stride or offset of it is not a non-negative integer";
+    let beyond = "reach beyond the 4 elements of its storage";
+    for (offset, sizes, strides, message) in [
         (
             ZERO,
             &b"K\x05\x85"[..],
             &b"K\x01\x85"[..],
-            "it has 5 numbers, and there are 4",
+            "it has 5 elements, and its storage has 4",
         ),
         (b"K\x01", b"K\x04\x85", b"K\x01\x85", beyond),
         (b"K\x04", b")", b")", beyond),
@@ -90,14 +90,14 @@ fn sizes_strides_and_offsets_are_checked() {
             b")",
             "it has the sizes [1] and the strides []",
         ),
-        (ZERO, &seventeen, &seventeen, "it has 17 axes"),
+        (ZERO, &seventeen, &seventeen, "it has 17 dimensions"),
     ] {
-        refused(&older(&tensor(offset, sizes, strides)), words);
+        refused(&legacy(&tensor(offset, sizes, strides)), message);
     }
-    // No numbers are nowhere, so huge sizes beside a zero are harmless.
-    let empty = older(&tensor(b"K\x04", &empty_pair, b"K\x01K\x01\x86"));
-    let entry = &check(&empty).unwrap()["name"];
-    assert_eq!((entry.bytes.len(), &entry.strides), (0, &None));
+    // An empty tensor occupies no bytes, so huge sizes beside a zero are harmless.
+    let empty = legacy(&tensor(b"K\x04", &empty_pair, b"K\x01K\x01\x86"));
+    let info = &check(&empty).unwrap()["name"];
+    assert_eq!((info.bytes.len(), &info.strides), (0, &None));
 }
 
 #[test]
@@ -112,19 +112,19 @@ fn what_python_2_wrote_is_read() {
         &tensor.concat()[..],
         b"ee\x85R}U\x09_metadata}sb",
     ];
-    let entries = check(&older(&dictionary.concat())).unwrap();
-    assert_eq!(entries["a"].shape, [4]);
+    let tensors = check(&legacy(&dictionary.concat())).unwrap();
+    assert_eq!(tensors["a"].shape, [4]);
 }
 
 #[test]
 fn broken_pickles_are_refused() {
-    for (operations, words) in [
-        (&b""[..], "takes a value where there is none"),
-        (b"N(", "takes a value where there is none"),
-        (b"N(q\0", "takes a value where there is none"),
-        (b"t", "ends a group of values that never began"),
-        (b"j\xff\xff\xff\xff", "has no value number 4294967295"),
-        (b"Nr\xff\xff\xff\xff", "it holds no dictionary of tensors"),
+    for (operations, message) in [
+        (&b""[..], "pops an empty stack"),
+        (b"N(", "pops an empty stack"),
+        (b"N(q\0", "pops an empty stack"),
+        (b"t", "pops a mark that is not there"),
+        (b"j\xff\xff\xff\xff", "has no memo 4294967295"),
+        (b"Nr\xff\xff\xff\xff", "it holds no state dict"),
         (
             b"\x8b\xff\xff\xff\xff",
             "it ends where 4294967295 more bytes",
@@ -134,24 +134,24 @@ fn broken_pickles_are_refused() {
             "it ends where 18446744073709551615 more",
         ),
         (b"T\xff\xff\xff\x7f", "it ends where 2147483647 more bytes"),
-        (b"U\x01\xff", "it holds no dictionary of tensors"),
-        (b"X\x01\0\0\0\xff", "no UTF-8"),
-        (b"NNa", "appends to what is no list"),
-        (b"NNNs", "sets keys of what is no dictionary"),
+        (b"U\x01\xff", "it holds no state dict"),
+        (b"X\x01\0\0\0\xff", "not UTF-8"),
+        (b"NNa", "appends to something other than a list"),
+        (b"NNNs", "sets keys of something other than a dict"),
         (b"}(Nu", "sets a key without a value"),
-        (b"NNb", "sets attributes of what is no dictionary"),
-        (b"NQ", "refers to something outside"),
-        (b"NNR", "what is no tuple"),
+        (b"NNb", "sets attributes of something other than a dict"),
+        (b"NQ", "has a persistent id that is not a storage"),
+        (b"NNR", "something other than a tuple"),
         (b"N)R", "other arguments than PyTorch"),
         (b"ctorch\nFloatStorage\n)R", "other arguments than PyTorch"),
-        (b"NN\x93", "by what is no text"),
+        (b"NN\x93", "by something other than a string"),
         (b"cos", "it ends in the line"),
-        (b"\x81", "the operation 0x81"),
-        (b"i", "the operation 0x69"),
-        (b"}", "there is no tensor in it"),
-        (b"]", "it holds no dictionary of tensors"),
+        (b"\x81", "the opcode 0x81"),
+        (b"i", "the opcode 0x69"),
+        (b"}", "it has no tensors"),
+        (b"]", "it holds no state dict"),
     ] {
-        refused(&bare(operations, b""), words);
+        refused(&bare(operations, b""), message);
     }
     refused(b"", "it is neither a zip archive nor");
     refused(&pickle(b"}"), "it is neither a zip archive nor");
@@ -160,32 +160,32 @@ fn broken_pickles_are_refused() {
 
 #[test]
 fn a_tensor_needs_its_storage_and_a_name() {
-    let good = older(&tensor(ZERO, b"K\x04\x85", b"K\x01\x85"));
+    let good = legacy(&tensor(ZERO, b"K\x04\x85", b"K\x01\x85"));
     let with = |from: &[u8], to: &[u8]| {
-        let place = good
+        let index = good
             .windows(from.len())
             .rposition(|part| part == from)
             .unwrap();
-        [&good[..place], to, &good[place + from.len()..]].concat()
+        [&good[..index], to, &good[index + from.len()..]].concat()
     };
     check(&good).unwrap();
-    refused(&with(b"U\x04name", b"K\x01"), "a name that is no text");
+    refused(&with(b"U\x04name", b"K\x01"), "a name that is not a string");
     refused(
         &with(b"U\x01ka.", b"U\x01ja."),
         "its list of storages has one",
     );
-    refused(&with(b"]U\x01ka.", b"]."), "its storage k is not there");
+    refused(&with(b"]U\x01ka.", b"]."), "its storage k is missing");
     refused(
         &with(b"]U\x01ka.", b"]U\x01kaU\x01ka."),
         "it ends where 8 more bytes",
     );
     refused(
         &with(&4u64.to_le_bytes(), &5u64.to_le_bytes()),
-        "storage k has 5 numbers",
+        "storage k has 5 elements",
     );
     refused(
         &with(b"cpuK\x04", b"cpuJ\xff\xff\xff\xff"),
-        "a storage of -1 numbers",
+        "a storage of -1 elements",
     );
     refused(
         &with(b"cpuK\x04t", b"cpuK\x04(U\x01jK\0K\x04tt"),
@@ -197,37 +197,34 @@ fn a_tensor_needs_its_storage_and_a_name() {
     );
     refused(
         &with(b"tRs", b"tRsU\x04nameNs."),
-        "no pickle of versions 2 to 5",
+        "no pickle of protocols 2 to 5",
     );
     refused(&with(&[0; 16], &[0; 15]), "it ends where 16 more bytes");
     let twice = [
         &tensor(ZERO, b"K\x04\x85", b"K\x01\x85")[..],
         &tensor(ZERO, b"K\x04\x85", b"K\x01\x85")[1..],
     ];
-    refused(
-        &older(&twice.concat()),
-        "tensor name is there a second time",
-    );
+    refused(&legacy(&twice.concat()), "tensor name is duplicated");
 }
 
 #[test]
 fn deep_and_long_pickles_end() {
     const MANY: usize = 1 << 19;
     let nested = [vec![b']'; MANY], vec![b'a'; MANY - 1]].concat();
-    refused(&bare(&nested, b""), "it holds no dictionary of tensors");
+    refused(&bare(&nested, b""), "it holds no state dict");
     let groups = [vec![b'('; MANY], vec![b't'; MANY]].concat();
-    refused(&bare(&groups, b""), "it holds no dictionary of tensors");
+    refused(&bare(&groups, b""), "it holds no state dict");
     refused(
         &bare(&vec![b'('; 8 * MANY], b""),
-        "too long to be one of tensors",
+        "too long for a state dict",
     );
     let circle = b"]q\0h\0a}q\x01h\x01h\x01sU\x05modelh\x01s";
-    refused(&bare(circle, b""), "there is no tensor in it");
-    // One list of many pairs, made into a dictionary again and again.
+    refused(&bare(circle, b""), "it has no tensors");
+    // One list of many pairs, converted to a dict again and again.
     let pairs = [b"](", &b"NN\x86".repeat(MANY / 4)[..], b"eq\0"].concat();
     let again = b"ccollections\nOrderedDict\nh\0\x85R".repeat(1000);
     refused(
         &bare(&[pairs, again].concat(), b""),
-        "too long to be one of tensors",
+        "too long for a state dict",
     );
 }

@@ -1,15 +1,15 @@
-//! Files that chance or malice has changed: refused or read, and nothing else.
+//! Randomly mutated files are read or refused, and nothing else.
 
 use proptest::prelude::*;
 
-use super::{FILES, bytes_of, check, older};
+use super::{FILES, bytes_of, check, legacy};
 
 #[test]
 fn a_file_cut_anywhere_is_refused() {
     for file in FILES {
         let bytes = bytes_of(file);
         for length in 0..bytes.len() {
-            // Only numbers at the end that no tensor needs could be missing, and PyTorch writes none.
+            // Only unused trailing data could be missing, and PyTorch writes none.
             assert!(check(&bytes[..length]).is_err(), "{file}, {length} bytes");
         }
     }
@@ -19,17 +19,17 @@ fn a_file_cut_anywhere_is_refused() {
 fn a_file_with_any_byte_changed_is_read_or_refused() {
     for file in FILES {
         let mut bytes = bytes_of(file);
-        for place in 0..bytes.len() {
+        for index in 0..bytes.len() {
             for change in [0x01, 0xff] {
-                bytes[place] ^= change;
+                bytes[index] ^= change;
                 let _ = check(&bytes);
-                bytes[place] ^= change;
+                bytes[index] ^= change;
             }
         }
     }
 }
 
-/// Parts of pickles.
+/// Fragments of pickles.
 const PARTS: [&[u8]; 32] = [
     b"(",
     b"}",
@@ -65,8 +65,8 @@ const PARTS: [&[u8]; 32] = [
     b"K\0K\x02\x85K\x01\x85\x89}tR",
 ];
 
-/// The operations of a dictionary of two tensors, with some put in, replaced or left out.
-fn operations() -> impl Strategy<Value = Vec<u8>> {
+/// The opcodes of a dict of two tensors, with some inserted, replaced or removed.
+fn opcodes() -> impl Strategy<Value = Vec<u8>> {
     let edit = (
         any::<prop::sample::Index>(),
         prop::sample::select(&PARTS[..]),
@@ -91,13 +91,13 @@ fn operations() -> impl Strategy<Value = Vec<u8>> {
             parts.extend(tensor);
         }
         parts.push(b"u");
-        for (place, part, edit) in edits {
-            let place = place.index(parts.len());
+        for (index, part, edit) in edits {
+            let index = index.index(parts.len());
             match edit {
-                0 => parts.insert(place, part),
-                1 => parts[place] = part,
+                0 => parts.insert(index, part),
+                1 => parts[index] = part,
                 _ => {
-                    parts.remove(place);
+                    parts.remove(index);
                 }
             }
         }
@@ -105,23 +105,23 @@ fn operations() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A file of PyTorch's with some bytes overwritten, a part cut out, and a part put in again elsewhere.
+/// A PyTorch file with some bytes overwritten, and a range removed or duplicated elsewhere.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8);
-    let places = prop::array::uniform3(any::<prop::sample::Index>());
-    (prop::sample::select(&FILES[..]), changes, places, 0..3u8).prop_map(
-        |(file, changes, places, edit)| {
+    let indices = prop::array::uniform3(any::<prop::sample::Index>());
+    (prop::sample::select(&FILES[..]), changes, indices, 0..3u8).prop_map(
+        |(file, changes, indices, edit)| {
             let mut bytes = bytes_of(file);
-            for (place, byte) in changes {
-                let place = place.index(bytes.len());
-                bytes[place] = byte;
+            for (index, byte) in changes {
+                let index = index.index(bytes.len());
+                bytes[index] = byte;
             }
-            let mut places = places.map(|place| place.index(bytes.len()));
-            places[..2].sort_unstable();
-            let part = bytes[places[0]..places[1]].to_vec();
+            let mut indices = indices.map(|index| index.index(bytes.len()));
+            indices[..2].sort_unstable();
+            let part = bytes[indices[0]..indices[1]].to_vec();
             match edit {
-                0 => drop(bytes.drain(places[0]..places[1])),
-                1 => drop(bytes.splice(places[2]..places[2], part)),
+                0 => drop(bytes.drain(indices[0]..indices[1])),
+                1 => drop(bytes.splice(indices[2]..indices[2], part)),
                 _ => (),
             }
             bytes
@@ -136,12 +136,12 @@ proptest! {
     fn random_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = check(&bytes);
         let _ = check(&[b"PK\x03\x04", &bytes[..]].concat());
-        let _ = check(&older(&bytes));
+        let _ = check(&legacy(&bytes));
     }
 
     #[test]
-    fn random_operations_are_read_or_refused(operations in operations()) {
-        let _ = check(&older(&operations));
+    fn random_opcodes_are_read_or_refused(opcodes in opcodes()) {
+        let _ = check(&legacy(&opcodes));
     }
 
     #[test]

@@ -1,90 +1,90 @@
-//! The buffers of a task of the backward pass.
+//! Scratch buffers of a task of the backward pass.
 
-use super::super::scores::in_place;
+use super::super::scores::is_read_in_place;
 use super::super::{Heads, QUERIES, Shape};
-use crate::micro::TileSize;
+use crate::microkernel::TileSize;
 
-/// How large each buffer is, in the order of [`Buffers`].
-pub(super) type Sizes = [usize; 11];
+/// Length of each buffer, in the order of [`Buffers`].
+pub(super) type BufferSizes = [usize; 11];
 
-/// The packed operands of a head and its running sums.
+/// The packed operands of a head, and its gradients so far.
 pub(super) struct Buffers<'s> {
-    /// Keys and values as panels of columns.
+    /// Keys and values packed in panels of columns.
     pub key_panels: &'s mut [f32],
     pub value_panels: &'s mut [f32],
-    /// Copies of keys, queries and upstream gradients, where they are not read in place.
+    /// Padded copies of keys, queries and output gradients, where they are not read in place.
     pub copies: [&'s mut [f32]; 3],
-    /// Sums, as padded rows.
-    pub query_sums: &'s mut [f32],
-    pub key_sums: &'s mut [f32],
-    pub value_sums: &'s mut [f32],
-    /// A tile of weights and one of their slopes.
+    /// Gradients as padded rows.
+    pub query_gradients: &'s mut [f32],
+    pub key_gradients: &'s mut [f32],
+    pub value_gradients: &'s mut [f32],
+    /// A tile of weights and a tile of score gradients.
     pub weights: &'s mut [f32],
-    pub slopes: &'s mut [f32],
-    /// Per query, the mean slope.
-    pub means: &'s mut [f32],
+    pub score_gradients: &'s mut [f32],
+    /// `rowsum(dO ∘ O)` of each query.
+    pub deltas: &'s mut [f32],
 }
 
 impl<'s> Buffers<'s> {
-    /// Cuts the buffers from memory that holds all of them.
+    /// Splits scratch memory into the buffers.
     #[inline(always)]
-    pub fn cut(scratch: &'s mut [f32], sizes: Sizes) -> Self {
+    pub fn split(scratch: &'s mut [f32], sizes: BufferSizes) -> Self {
         let mut rest = scratch;
-        let mut parts: [&mut [f32]; 11] = Default::default();
-        for (part, size) in parts.iter_mut().zip(sizes) {
-            (*part, rest) = rest.split_at_mut(size);
+        let mut buffers: [&mut [f32]; 11] = Default::default();
+        for (buffer, size) in buffers.iter_mut().zip(sizes) {
+            (*buffer, rest) = rest.split_at_mut(size);
         }
         let [
             key_panels,
             value_panels,
             key_rows,
             query_rows,
-            upstream_rows,
-            query_sums,
-            key_sums,
-            value_sums,
+            output_gradient_rows,
+            query_gradients,
+            key_gradients,
+            value_gradients,
             weights,
-            slopes,
-            means,
-        ] = parts;
+            score_gradients,
+            deltas,
+        ] = buffers;
         Self {
             key_panels,
             value_panels,
-            copies: [key_rows, query_rows, upstream_rows],
-            query_sums,
-            key_sums,
-            value_sums,
+            copies: [key_rows, query_rows, output_gradient_rows],
+            query_gradients,
+            key_gradients,
+            value_gradients,
             weights,
-            slopes,
-            means,
+            score_gradients,
+            deltas,
         }
     }
 }
 
-/// The sizes of the buffers, for tiles of this size, and for these keys, queries and upstream gradients.
+/// Lengths of the buffers, for a tile size, keys, queries and output gradients.
 pub(super) fn buffer_sizes(
     shape: &Shape,
     tile: TileSize,
-    [key, query, upstream]: [Heads; 3],
-) -> Sizes {
-    let copied = |heads, rows, width: usize| match in_place(heads, rows, width, tile) {
+    [key, query, output_gradients]: [Heads; 3],
+) -> BufferSizes {
+    let copy_size = |heads, rows, width: usize| match is_read_in_place(heads, rows, width, tile) {
         true => 0,
         false => rows * tile.padded(width),
     };
-    let padded_keys = shape.keys.next_multiple_of(tile.columns);
+    let padded_keys = shape.keys.next_multiple_of(tile.nr);
     let width = tile.padded(shape.head_width);
-    let wide = tile.padded(shape.value_width);
+    let value_width = tile.padded(shape.value_width);
     [
         padded_keys * shape.head_width,
         padded_keys * shape.value_width,
-        copied(key, shape.keys, shape.head_width),
-        copied(query, shape.queries, shape.head_width),
-        copied(upstream, shape.queries, shape.value_width),
+        copy_size(key, shape.keys, shape.head_width),
+        copy_size(query, shape.queries, shape.head_width),
+        copy_size(output_gradients, shape.queries, shape.value_width),
         shape.queries * width,
         shape.keys * width,
-        shape.keys * wide,
-        QUERIES * shape.line(),
-        QUERIES * shape.line(),
+        shape.keys * value_width,
+        QUERIES * shape.score_stride(),
+        QUERIES * shape.score_stride(),
         shape.queries,
     ]
 }

@@ -1,28 +1,28 @@
-//! The buffers of a task of the backward pass.
+//! Scratch buffers of a task of the backward pass.
 
-use super::super::{CHUNK, MANY, Shape};
-use crate::micro::{ROWS, TileSize};
+use super::super::{CHUNK, KEY_BLOCK, Shape};
+use crate::microkernel::{MR, TileSize};
 
-/// How large each buffer is, in the order of [`Buffers`].
-pub(super) type Sizes = [usize; 12];
+/// Length of each buffer, in the order of [`Buffers`].
+pub(super) type BufferSizes = [usize; 12];
 
 pub(super) struct Buffers<'s> {
-    /// Sums of wide rows times rows of features, as panels of features: `[features in panels][wide]`.
+    /// The state: products of extended rows and features, in panels of features.
     pub state: &'s mut [f32],
-    /// The same exchanged, without the wide rows' last number, as panels of values' columns.
-    pub turned: &'s mut [f32],
-    /// Values with a one behind each, also as columns of panels, and the left-hand side of what joins a state.
+    /// Its transpose without the last column of the extended rows, in panels of value columns.
+    pub transposed_state: &'s mut [f32],
+    /// Extended values `[v, 1]`, the same transposed in panels, and the packed left-hand side of a state update.
     pub values: &'s mut [f32],
     pub value_columns: &'s mut [f32],
-    pub left: &'s mut [f32],
-    /// Keys' or queries' features in panels.
+    pub lhs: &'s mut [f32],
+    /// Features of keys or queries in panels.
     pub features: &'s mut [f32],
     /// `[h, c]` of a chunk's queries.
-    pub slopes: &'s mut [f32],
-    /// A chunk's keys as columns of panels, and the slopes `h` in panels.
+    pub output_gradients: &'s mut [f32],
+    /// A chunk's keys, transposed, in panels, and the gradients `h` in panels.
     pub key_columns: &'s mut [f32],
-    pub slope_panels: &'s mut [f32],
-    /// The triangles of weights and of their slopes.
+    pub gradient_panels: &'s mut [f32],
+    /// The causal triangles of weights and of their gradients.
     pub triangles: &'s mut [f32],
     /// Rows of gradients.
     pub feature_rows: &'s mut [f32],
@@ -30,38 +30,38 @@ pub(super) struct Buffers<'s> {
 }
 
 impl<'s> Buffers<'s> {
-    /// Cuts the buffers from memory that holds all of them.
+    /// Splits scratch memory into the buffers.
     #[inline(always)]
-    pub fn cut(scratch: &'s mut [f32], sizes: Sizes) -> Self {
+    pub fn split(scratch: &'s mut [f32], buffer_sizes: BufferSizes) -> Self {
         let mut rest = scratch;
-        let mut parts: [&mut [f32]; 12] = Default::default();
-        for (part, size) in parts.iter_mut().zip(sizes) {
-            (*part, rest) = rest.split_at_mut(size);
+        let mut buffers: [&mut [f32]; 12] = Default::default();
+        for (buffer, size) in buffers.iter_mut().zip(buffer_sizes) {
+            (*buffer, rest) = rest.split_at_mut(size);
         }
         let [
             state,
-            turned,
+            transposed_state,
             values,
             value_columns,
-            left,
+            lhs,
             features,
-            slopes,
+            output_gradients,
             key_columns,
-            slope_panels,
+            gradient_panels,
             triangles,
             feature_rows,
             value_rows,
-        ] = parts;
+        ] = buffers;
         Self {
             state,
-            turned,
+            transposed_state,
             values,
             value_columns,
-            left,
+            lhs,
             features,
-            slopes,
+            output_gradients,
             key_columns,
-            slope_panels,
+            gradient_panels,
             triangles,
             feature_rows,
             value_rows,
@@ -69,21 +69,21 @@ impl<'s> Buffers<'s> {
     }
 }
 
-/// The sizes of the buffers, for tiles of a size.
-pub(super) fn sizes(shape: &Shape, tile: TileSize) -> Sizes {
-    let panel = tile.columns;
+/// Lengths of the buffers, for a tile size.
+pub(super) fn buffer_sizes(shape: &Shape, tile: TileSize) -> BufferSizes {
+    let panel = tile.nr;
     let features = shape.head_width.next_multiple_of(panel);
     let width = shape.value_width.next_multiple_of(panel);
-    let wide = shape.value_width + 1;
+    let extended_width = shape.value_width + 1;
     let chunk = CHUNK.next_multiple_of(panel);
     [
-        wide * features,
+        extended_width * features,
         shape.head_width * width,
-        MANY * wide,
-        chunk * wide,
-        MANY * wide.next_multiple_of(ROWS),
-        MANY * features,
-        CHUNK * wide,
+        KEY_BLOCK * extended_width,
+        chunk * extended_width,
+        KEY_BLOCK * extended_width.next_multiple_of(MR),
+        KEY_BLOCK * features,
+        CHUNK * extended_width,
         chunk * shape.head_width,
         CHUNK * width,
         2 * CHUNK * chunk,

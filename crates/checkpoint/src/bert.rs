@@ -1,0 +1,145 @@
+//! BERT in Hugging Face's format. Devlin et al. 2019.
+
+use serde_json::Value;
+
+use super::bert_family::{
+    BertConfig, QA_ROWS, RENAMED, ROWS, TOKEN_CLASSIFIER_ROWS, mlm_head, pooler,
+    question_answering, sequence_classifier, set_mlm_head, set_pooler, token_classifier,
+};
+use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
+use super::{Format, LastHiddenState, ModelClass};
+use attentive_model::{LearnedConfig, ModelConfig, PositionsConfig, SequenceClassifierConfig};
+
+pub(super) const FORMAT: Format = Format {
+    model_type: "bert",
+    decoder: None,
+    read,
+    write,
+    table: NameTable {
+        sections: &[Section {
+            model_prefix: "stack.",
+            file_prefix: "bert.",
+            rows: ROWS,
+        }],
+        optional_prefix: "bert.",
+        ignored: IGNORED,
+        renamed: RENAMED,
+        aliases: &[("words.bias", "cls.predictions.decoder.bias")],
+        zero_if_missing: &[],
+    },
+    group: |_| 1,
+    last_hidden_state: LastHiddenState::AfterFinalNorm,
+    architectures: &[
+        ModelClass {
+            name: "BertModel",
+            heads: pooler,
+            rows: POOLER_ROWS,
+            base_model: true,
+        },
+        ModelClass {
+            name: "BertForMaskedLM",
+            heads: mlm_head,
+            rows: PRETRAINING_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertForPreTraining",
+            heads: |json, config| {
+                set_mlm_head(json, config, None);
+                next_sentence_head(config);
+                Ok(())
+            },
+            rows: PRETRAINING_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertForNextSentencePrediction",
+            heads: |_, config| {
+                next_sentence_head(config);
+                Ok(())
+            },
+            rows: PRETRAINING_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertLMHeadModel",
+            heads: mlm_head,
+            rows: PRETRAINING_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertForSequenceClassification",
+            heads: |json, config| sequence_classifier(json, config, None),
+            rows: CLASSIFIER_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertForTokenClassification",
+            heads: token_classifier,
+            rows: TOKEN_CLASSIFIER_ROWS,
+            base_model: false,
+        },
+        ModelClass {
+            name: "BertForQuestionAnswering",
+            heads: question_answering,
+            rows: QA_ROWS,
+            base_model: false,
+        },
+    ],
+};
+
+/// A buffer of old versions, and copies of tied weights.
+pub(super) const IGNORED: &[&str] = &[
+    "embeddings.position_ids",
+    "cls.predictions.decoder.weight",
+    "cls.predictions.decoder.bias",
+];
+
+#[rustfmt::skip]
+const POOLER_ROWS: &[TensorRow] = &[
+    ("pooler.map.weight", "bert.pooler.dense.weight", Same),
+    ("pooler.map.bias",   "bert.pooler.dense.bias",   Same),
+];
+
+#[rustfmt::skip]
+const CLASSIFIER_ROWS: &[TensorRow] = &[
+    ("pooler.map.weight",  "bert.pooler.dense.weight", Same),
+    ("pooler.map.bias",    "bert.pooler.dense.bias",   Same),
+    ("classes.map.weight", "classifier.weight",        Same),
+    ("classes.map.bias",   "classifier.bias",          Same),
+];
+
+#[rustfmt::skip]
+pub(super) const PRETRAINING_ROWS: &[TensorRow] = &[
+    ("words.transform.map.weight",  "cls.predictions.transform.dense.weight",     Same),
+    ("words.transform.map.bias",    "cls.predictions.transform.dense.bias",       Same),
+    ("words.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
+    ("words.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
+    ("words.weight",                "cls.predictions.decoder.weight",             Same),
+    ("words.bias",                  "cls.predictions.bias",                       Same),
+    ("pooler.map.weight",           "bert.pooler.dense.weight",                   Same),
+    ("pooler.map.bias",             "bert.pooler.dense.bias",                     Same),
+    ("classes.map.weight",          "cls.seq_relationship.weight",                Same),
+    ("classes.map.bias",            "cls.seq_relationship.bias",                  Same),
+];
+
+/// Next-sentence prediction: a classifier on the pooler.
+pub(super) fn next_sentence_head(config: &mut ModelConfig) {
+    set_pooler(config, None);
+    config.classes = Some(SequenceClassifierConfig {
+        classes: 2,
+        bias: true,
+        dropout: 0.0,
+        distillation: false,
+    });
+}
+
+fn read(json: &Value) -> Result<ModelConfig, String> {
+    let hf = BertConfig::read(json, BertConfig::default())?;
+    let positions = PositionsConfig::Learned(LearnedConfig::default());
+    hf.model(positions, hf.max_position_embeddings)
+}
+
+fn write(config: &ModelConfig) -> Option<Value> {
+    serde_json::to_value(BertConfig::of(config)?).ok()
+}

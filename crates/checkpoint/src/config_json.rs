@@ -1,0 +1,71 @@
+//! config.json as typed structs, and its label names.
+
+use attentive_model::ModelConfig;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub use attentive_formats::json::{read, typed};
+
+/// A config.json as a struct; missing keys have the values of `defaults`.
+pub fn typed_over<T: Serialize + DeserializeOwned>(
+    json: &Value,
+    defaults: &T,
+) -> Result<T, String> {
+    let mut all = json!(defaults);
+    if let (Some(all), Some(given)) = (all.as_object_mut(), json.as_object()) {
+        all.extend(given.clone());
+    }
+    typed(&all, "")
+}
+
+/// Writes placeholder names of the classes or labels, from which their number is read.
+pub fn write_labels(json: &mut Value, config: &ModelConfig) {
+    let classes = config.classes.as_ref().map(|classes| classes.classes);
+    let labels = config.labels.as_ref().map(|labels| labels.labels);
+    let Some(count) = classes.or(labels) else {
+        return;
+    };
+    let names = (0..count).map(|label| (label.to_string(), json!(format!("LABEL_{label}"))));
+    json["id2label"] = Value::Object(names.collect());
+}
+
+/// The number of classes or labels; two by default, as in Hugging Face.
+pub fn read_labels(json: &Value) -> Result<usize, String> {
+    match (&json["id2label"], &json["num_labels"]) {
+        (Value::Object(names), _) => Ok(names.len()),
+        (Value::Null, Value::Null) => Ok(2),
+        (Value::Null, count) => {
+            let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
+            count.ok_or_else(|| format!("num_labels: {} is not a whole number", json["num_labels"]))
+        }
+        (other, _) => Err(format!(
+            "id2label: {other} is not an object of ids and names"
+        )),
+    }
+}
+
+/// Class or label names, by id; empty unless there is one for each.
+pub fn label_names(json: &Value) -> Vec<String> {
+    let Some(names) = json["id2label"].as_object() else {
+        return Vec::new();
+    };
+    let name = |label: usize| names.get(&label.to_string())?.as_str().map(str::to_owned);
+    let all: Option<Vec<String>> = (0..names.len()).map(name).collect();
+    all.unwrap_or_default()
+}
+
+/// Replaces placeholder names by class or label names.
+pub fn write_label_names(json: &mut Value, names: &[String]) {
+    let count = json["id2label"].as_object().map_or(0, serde_json::Map::len);
+    if count == 0 || count != names.len() {
+        return;
+    }
+    let numbered = names.iter().enumerate();
+    let by_id = numbered
+        .clone()
+        .map(|(label, name)| (label.to_string(), json!(name)));
+    json["id2label"] = Value::Object(by_id.collect());
+    let by_name = numbered.map(|(label, name)| (name.clone(), json!(label)));
+    json["label2id"] = Value::Object(by_name.collect());
+}

@@ -1,12 +1,12 @@
-"""Makes the files of `crates/formats/tests/gguf/`: small GGUF files, and the numbers that gguf-py reads from them.
+"""Makes the files of `crates/formats/tests/gguf/`: small GGUF files, and the values that gguf-py reads from them.
 
     python reference/gguf_files.py
 
 Needs gguf and numpy (`pip install gguf==0.19.0 numpy==2.4.6`). Two runs give the same bytes.
 
-    kinds.gguf      a tensor of each kind, named by its kind; default alignment
-    KIND.f32        its numbers as little-endian f32, for the kinds of floats
-    KIND.i64        its numbers as little-endian i64, for the kinds of whole numbers
+    kinds.gguf      a tensor of each type, named by its type; default alignment
+    KIND.f32        its values as little-endian f32, for float types
+    KIND.i64        its values as little-endian i64, for integer types
     metadata.gguf   a key of each type, named by its type, `TYPES` for a list of them; alignment 64, one small tensor
 """
 
@@ -33,7 +33,7 @@ FLOATS = {
 }
 INTEGERS = {Kind.I8: np.int8, Kind.I16: np.int16, Kind.I32: np.int32, Kind.I64: np.int64}
 
-# Where the two-byte scales of a block lie, for the kinds that gguf-py reads and does not write.
+# The offsets of a block's two-byte scales, for the types that gguf-py reads but does not write.
 SCALES = {Kind.Q4_K: (0, 2), Kind.Q6_K: (208,)}
 
 
@@ -65,7 +65,7 @@ def write_kinds() -> None:
 
 
 def random_blocks(numbers: np.random.Generator, kind: Kind, shape: tuple[int, ...]) -> np.ndarray:
-    """Blocks of random bits, with scales that are finite."""
+    """Blocks of random bits with finite scales."""
     per_block, size = GGML_QUANT_SIZES[kind]
     blocks = numbers.integers(0, 256, (*shape[:-1], shape[-1] // per_block, size), np.uint8)
     for place in SCALES[kind]:

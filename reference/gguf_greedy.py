@@ -29,7 +29,7 @@ def main() -> None:
     command += ["--temperature", "0", "--max-tokens", str(chosen.tokens), "--json"]
     ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     model = Llama(chosen.file, np.float32)
-    # What attentive made of the text must be what the file says it is, token by token.
+    # attentive's tokens of the prompt must be those of the file's vocabulary.
     symbols = bytes_of_symbols()
     tokens = [model.fields["tokenizer.ggml.tokens"][id] for id in ours["prompt_ids"]]
     if model.fields["tokenizer.ggml.model"] == "gpt2":
@@ -37,13 +37,13 @@ def main() -> None:
         assert said == ours["prompt"], f"the tokens of the prompt are {said!r}"
     theirs, margin = greedy(model, ours["prompt_ids"], chosen.tokens, model.fields["tokenizer.ggml.eos_token_id"])
     print(f"prompt  {ours['prompt_ids']}\nours    {ours['ids']}\nnumpy   {theirs}\ntext    {ours['text']!r}")
-    print(f"every token was the likeliest by {margin:.2e} or more")
+    print(f"the smallest margin between the two largest logits was {margin:.2e}")
     if ours["ids"] != theirs:
         sys.exit("the tokens differ")
 
 
 def bytes_of_symbols() -> dict[str, int]:
-    """GPT-2's visible stand-ins for bytes."""
+    """GPT-2's printable characters for bytes (`bytes_to_unicode`)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}

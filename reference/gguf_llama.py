@@ -1,6 +1,6 @@
-"""A Llama in numpy, straight from a GGUF file: what llama.cpp computes, with the numbers that gguf-py dequantizes.
+"""A Llama in numpy, straight from a GGUF file: what llama.cpp computes, with the weights that gguf-py dequantizes.
 
-Neighbouring features are rotated and no row is moved, so that a mistake in the order of rows cannot hide.
+RoPE rotates interleaved pairs and no rows are permuted, so that a mistake in the permutation cannot hide.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from gguf import GGUFReader, quants
 
 
 class Llama:
-    """Keeps keys and values of what it has read; `read` gives the logits of the ids that it is given."""
+    """A model with a KV cache; `read` returns the logits of the given ids."""
 
     def __init__(self, path: Path, precision=np.float64) -> None:
         reader = GGUFReader(path)
@@ -74,7 +74,7 @@ class Llama:
 
 
 def greedy(model: Llama, prompt: list[int], count: int, end: int | None = None) -> tuple[list[int], float]:
-    """The likeliest tokens, and the smallest margin by which one of them was chosen."""
+    """Greedy decoding: the tokens, and the smallest margin between the two largest logits."""
     ids, margin, new = [], np.inf, prompt
     while len(ids) < count:
         scores = model.read(new)[-1]

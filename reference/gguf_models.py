@@ -4,10 +4,10 @@
 
 Needs gguf and numpy (`pip install gguf==0.19.0 numpy==2.4.6`). Two runs give the same bytes.
 
-    byte-pairs.gguf     grouped heads, tied output, floats of every size and Q8_0; a tokenizer of byte pairs, a chat template
-    pieces.gguf         biases, an output of its own, positions scaled as in Llama 3.1; a tokenizer of SentencePiece's pairs
-    NAME/               config.json and model.safetensors: the numbers of the file, rows in Hugging Face's order
-    NAME.safetensors    `input_ids` and the `logits` that numpy gets from the file
+    byte-pairs.gguf     grouped-query attention, tied head, every float type and Q8_0; byte-level BPE, a chat template
+    pieces.gguf         biases, an untied head, RoPE scaled as in Llama 3.1; SentencePiece BPE
+    NAME/               config.json and model.safetensors: the weights of the file, rows in Hugging Face's order
+    NAME.safetensors    `input_ids` and the `logits` that numpy computes from the file
 """
 
 import json
@@ -143,7 +143,7 @@ def shapes(vocabulary: int, settings: dict) -> dict[str, tuple]:
 
 
 def llama3_factors(settings: dict) -> np.ndarray:
-    """As llama.cpp's converter makes them of Llama 3.1's config, with its factors 1 and 4 and its 8192 positions."""
+    """As llama.cpp's converter computes them from Llama 3.1's config, with its factors 1 and 4 and its 8192 positions."""
     pairs = np.arange(settings["head_width"] // 2)
     wavelengths = 2 * np.pi * settings["theta"] ** (2 * pairs / settings["head_width"])
     smooth = np.clip((8192 / wavelengths - 1) / 3, 0, 1)
@@ -151,7 +151,7 @@ def llama3_factors(settings: dict) -> np.ndarray:
 
 
 def write_folder(name: str, vocabulary: int, settings: dict, stored: dict[str, np.ndarray]) -> None:
-    """The same model for Hugging Face, which rotates the halves of a head: the rows of queries and keys change places."""
+    """The same model for Hugging Face, whose RoPE rotates the halves of a head: query and key rows are permuted."""
     rope = {"rope_type": "default", "rope_theta": settings["theta"]}
     if "factor" in settings:
         rope |= {"rope_type": "llama3", "factor": settings["factor"], "original_max_position_embeddings": 8192}

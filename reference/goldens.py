@@ -2,7 +2,7 @@
 
 Each fixture is a complete Hugging Face model folder plus `golden.safetensors`, whose tensors are the oracle of the
 Rust tests: outputs, padded and positioned batches, loss and every gradient, ten training steps, greedy decoding.
-The draws are seeded: two runs on one machine write the same bytes. Another machine may round the last bits otherwise.
+Sampling is seeded: two runs on one machine write the same bytes. Another CPU may round the last bits differently.
 """
 
 import copy
@@ -28,14 +28,14 @@ class Fixture:
     name: str
     config: PreTrainedConfig
     seed: int
-    # Searched for: a random model soon repeats one token, and such a run would not notice a broken cache.
+    # Found by search: a random model soon repeats one token, and such a run would not notice a broken cache.
     prompt_seed: int
     # An embedding, a norm and a matrix in the middle: enough to see that the optimizer treats each kind alike.
     trained: list[str]
 
 
 def fixtures() -> list[Fixture]:
-    """The three checkpoints. Their sizes differ from one another so that a swapped axis cannot go unseen."""
+    """The three checkpoints. Their sizes differ from one another so that a swapped axis cannot go unnoticed."""
     gpt2 = GPT2Config(
         vocab_size=97,
         n_positions=48,
@@ -110,7 +110,7 @@ def make_fixture(fixture: Fixture) -> None:
     # save_pretrained leaves a tied lm_head out, as safetensors cannot hold one tensor under two names.
     model.save_pretrained(folder)
 
-    # The goldens come from what was saved. Eager attention is the only kind that returns its weights.
+    # Goldens are computed from the saved model. Only eager attention returns its weights.
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     input_ids = draw_ids(model, (2, 24), fixture.seed + 1)
     golden = {
@@ -126,7 +126,7 @@ def make_fixture(fixture: Fixture) -> None:
 
 
 def redraw_parameters(model: PreTrainedModel, seed: int) -> None:
-    """Draws every parameter anew, as a bias of zero or a norm weight of one would hide that it was not loaded."""
+    """Resamples every parameter: a bias of zero or a norm weight of one would hide that it was not loaded."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
     with torch.no_grad():
@@ -144,7 +144,7 @@ def redraw_parameters(model: PreTrainedModel, seed: int) -> None:
 
 @torch.no_grad()
 def outputs(model: PreTrainedModel, input_ids: torch.Tensor) -> Tensors:
-    """All that one pass returns. The last of the hidden states is after the final norm; the others are before it."""
+    """All outputs of one pass. The last of the hidden states is after the final norm; the others are before it."""
     output = model(input_ids, output_hidden_states=True, output_attentions=True, use_cache=False)
     golden = {
         "input_ids": input_ids,
@@ -160,11 +160,11 @@ def outputs(model: PreTrainedModel, input_ids: torch.Tensor) -> Tensors:
 def padded(model: PreTrainedModel, input_ids: torch.Tensor) -> Tensors:
     """One full row, one padded on the right, one padded on the left. Compare only where the mask is 1.
 
-    The forward of GPT-2 and Llama takes no notice of the mask when it makes position ids: every row gets
+    The forward pass of GPT-2 and Llama ignores the mask when it creates position ids: every row gets
     0, 1, .., length - 1, so the first real token of the left-padded row is at position 5. (Only `generate` counts
     positions from the mask.) A padded query on the left has no key to attend to: transformers adds float32's minimum
     to its scores rather than minus infinity, which makes its weights uniform over all keys and its logits meaningless.
-    The ids below the padding are ordinary ones, so a mask that leaks changes the logits.
+    The ids at padding are ordinary ones, so a leaking mask changes the logits.
     """
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, -7:] = 0
@@ -213,7 +213,7 @@ def loss_and_gradients(model: PreTrainedModel, ids: torch.Tensor) -> Tensors:
 
 
 def training(model: PreTrainedModel, ids: torch.Tensor, trained: list[str]) -> Tensors:
-    """Ten AdamW steps on a copy: one batch each, clipped to a norm of one, with decay on the matrices only."""
+    """Ten AdamW steps on a copy: one batch each, clipped to a norm of one, with weight decay on the matrices only."""
     model = copy.deepcopy(model).train()
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(
@@ -244,7 +244,7 @@ def training(model: PreTrainedModel, ids: torch.Tensor, trained: list[str]) -> T
 
 @torch.no_grad()
 def greedy(model: PreTrainedModel, prompt_ids: torch.Tensor) -> Tensors:
-    """The likeliest 32 tokens. Refuses a run that is a poor test: cut short, repetitive, or decided by rounding."""
+    """Greedy decoding of 32 tokens. Refuses a run that is a poor test: ended early, repetitive, or decided by rounding."""
     settings = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "attention_mask": torch.ones_like(prompt_ids)}
     greedy_ids = model.generate(prompt_ids, use_cache=True, **settings)
     without_cache = model.generate(prompt_ids, use_cache=False, **settings)
@@ -274,7 +274,7 @@ def make_dtypes(source: Path, folder: Path) -> None:
         path = folder / f"{name}.safetensors"
         halves = {key: tensor.to(dtype) for key, tensor in weights.items()}
         save_tensors(halves, path)
-        # The same as PyTorch saves it, in the layout of today and in the one before 1.6.
+        # The same as PyTorch saves it, in the zip format and in the legacy one before 1.6.
         torch.save(halves, folder / f"{name}.bin", _use_new_zipfile_serialization=name == "float16")
         widened = {key: tensor.float() for key, tensor in load_file(path).items()}
         unmatched = model.load_state_dict(widened, strict=False)

@@ -1,11 +1,11 @@
-"""Makes crates/text/tests/folders/marian: a tiny tokenizer in Marian's files, and what transformers' MarianTokenizer does with it.
+"""Makes crates/text/tests/folders/marian: a tiny tokenizer in Marian's files, and its encodings by MarianTokenizer.
 
     python reference/marian_tokenizers.py
 
-Needs requirements.txt, and sentencepiece 0.2.2 and protobuf 7.36.2 beside it. `source.spm` cuts the text, `vocab.json` has the
-ids, in an order of its own: it holds most pieces of both sides, language codes, and `<pad>` at the end. Pieces of the source
-that it lacks are unknown; characters that only the target's side has are found by their text. The class is a slow one, so
-there are neither offsets nor masks, and pairs are not cut.
+Needs requirements.txt, and sentencepiece 0.2.2 and protobuf 7.36.2 beside it. `source.spm` splits the text, `vocab.json` has
+the ids, in an order of its own: it holds most pieces of both languages, language codes, and `<pad>` at the end. Pieces of the
+source that it lacks are unknown; characters that only the target language has are found by their text. The class is a slow
+tokenizer, so there are neither offsets nor masks, and pairs are not truncated.
 """
 
 import io
@@ -67,7 +67,7 @@ def trained(texts: list[str], size: int, **options) -> bytes:
         minloglevel=2, hard_vocab_limit=False, character_coverage=0.98, normalization_rule_tsv=str(table), **options,
     )  # fmt: skip
     table.unlink()
-    # The trainer writes down where the table lay, which is nobody's business.
+    # The trainer records the path of the normalization table.
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     return proto.SerializeToString()
@@ -79,7 +79,7 @@ def pieces(model: bytes) -> list[str]:
 
 
 def encoded(tokenizer, *texts: str, **options) -> dict:
-    """The class gives no type ids unless asked, and no model of the family reads them: zeros."""
+    """The class returns no type ids by default, and no model of the family uses them: zeros."""
     ids = tokenizer(*texts, **options)["input_ids"]
     return {"ids": ids, "type_ids": [0] * len(ids)}
 

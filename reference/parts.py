@@ -3,7 +3,7 @@
 Scaled rotary positions (frequencies, rotated queries and keys, their gradients), ALiBi's slopes as in the paper's code, T5's
 buckets and biases with the gradient of their table, and Mixtral's mixture of experts with its losses and all gradients.
 
-Tensors are `CASE.NAME`. The settings, in attentive's words, are JSON under the key `cases` of the file's metadata. Two runs
+Tensors are `CASE.NAME`. The settings, in attentive's format, are JSON under the key `cases` of the file's metadata. Two runs
 write the same bytes.
 """
 
@@ -44,7 +44,7 @@ def generator(name: str) -> torch.Generator:
 
 
 def rotaries():
-    """Their settings beside ours. `dynamic` grows with the furthest position: within the original length, and beyond."""
+    """Their settings and ours. `dynamic` depends on the largest position: within the original length, and beyond."""
     yarn = {"original_max_position_embeddings": ORIGINAL_LENGTH}
     llama3 = {**yarn, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     ours = {"original_length": ORIGINAL_LENGTH}

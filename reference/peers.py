@@ -1,6 +1,6 @@
 """What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and how far apart they are.
 
-Sparse attentions are compared as matrices of all pairs (models/dense.py).
+Sparse attention weights are compared as dense matrices (models/dense.py).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from folder import EVERYTHING, Double, as_the_model, flat  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 ATTENTIVE = ROOT / "target" / "release" / "attentive"
 TRANSFORMERS_4 = transformers.__version__.startswith("4.")
-# Of transformers' outputs, what attentive has no words for.
+# Outputs of transformers that attentive does not have.
 NOT_COMPARED = ("router_logits", "past_key_values", "loss", "aux_loss", "mems", "global_attentions")
-# What a class has and nothing reads, so that attentive does not keep it; transformers warns that it draws them anew.
+# Unused parameters of a class, which attentive does not keep; transformers warns that it initializes them.
 UNREAD = {
     "BigBirdForSequenceClassification": {"bert.pooler.weight", "bert.pooler.bias"},
     "EncoderDecoderModel": {"encoder.pooler.dense.weight", "encoder.pooler.dense.bias"},
@@ -53,7 +53,7 @@ def class_of(folder: Path) -> type:
 
 
 def precise(folder: Path, kind: type) -> torch.nn.Module:
-    """A folder's model in float64. Rotations' frequencies are computed while loading, so that is inside `Double` as well.
+    """A folder's model in float64. RoPE's frequencies are computed while loading, so that is inside `Double` as well.
 
     transformers 4 cannot load there, and its Transformer-XL has none.
     """
@@ -84,7 +84,7 @@ def loaded(folder: Path, kind: type, dtype: torch.dtype) -> torch.nn.Module:
 
 
 def without_cache(kind: type) -> dict[str, object]:
-    """What says that there is to be no cache, to those that could have one."""
+    """The argument that disables the cache, for models that have one."""
     names = inspect.signature(kind.forward).parameters
     return {"use_cache": False} if names.keys() & {"use_cache", "kwargs"} else {}
 
@@ -112,8 +112,8 @@ def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Ten
 
 
 def copied(model: torch.nn.Module, inputs: Tensors) -> torch.nn.Module:
-    """A copy, as BigBird stays changed by a short text. It is changed here: transformers returns no attentions of the pass
-    that changes it."""
+    """A copy, as a short text changes BigBird permanently. The change is made here: transformers returns no attentions of
+    the pass that makes it."""
     model, config = copy.deepcopy(model), model.config
     if config.model_type == "big_bird":
         seen = (5 + 2 * config.num_random_blocks) * config.block_size
@@ -123,12 +123,12 @@ def copied(model: torch.nn.Module, inputs: Tensors) -> torch.nn.Module:
 
 
 def type_as(tensor: torch.Tensor, other: torch.Tensor | None = None, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """As the Transformer-XL of transformers 4 calls it, which torch never had."""
+    """A method that the Transformer-XL of transformers 4 calls, and torch never had."""
     return tensor.to(dtype or other.dtype)
 
 
 def of_text(name: str, tensor: torch.Tensor, inputs: Tensors) -> torch.Tensor:
-    """BigBird and Reformer return states of what they filled a text up with, too."""
+    """BigBird and Reformer return the states of their own padding, too."""
     filled = name.startswith("hidden_states.") and "input_ids" in inputs
     return tensor[:, : inputs["input_ids"].shape[1]] if filled else tensor
 
@@ -149,17 +149,17 @@ def forward(attentive: Path, model: Path, inputs: Tensors) -> Tensors:
         return load_file(saved)
 
 
-def run_attentive(attentive: Path, *words: str | Path) -> None:
-    run = subprocess.run([attentive, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+def run_attentive(attentive: Path, *arguments: str | Path) -> None:
+    run = subprocess.run([attentive, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         lines = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
         raise ProgramError(" / ".join(it.strip() for it in lines[-3:]))
 
 
 def differences(expected: Tensors, actual: Tensors, inputs: Tensors, pools_last: bool = False) -> dict[str, float]:
-    """For each output of both, the largest difference over the largest number, of what belongs to real tokens.
+    """For each output of both, the largest difference relative to the largest value, at unpadded positions.
 
-    Infinite where a shape differs or a number is not finite.
+    Infinite where a shape differs or a value is not finite.
     """
     found = {}
     for name in sorted(expected.keys() & actual.keys()):
@@ -177,7 +177,7 @@ def differences(expected: Tensors, actual: Tensors, inputs: Tensors, pools_last:
 
 
 def real(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> torch.Tensor:
-    """What belongs to real tokens. Attentions are [batch, heads, queries, keys]: the queries have to be real."""
+    """The values at unpadded positions. Attentions are [batch, heads, queries, keys]: unpadded queries."""
     both = "decoder_input_ids" in inputs
     of_decoder = both and not name.startswith("encoder_")
     mask = inputs.get("decoder_attention_mask" if of_decoder else "attention_mask")
@@ -186,7 +186,7 @@ def real(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> 
     if "attentions." in name:
         tensor = tensor.transpose(1, 2)
     elif tensor.dim() == 2 and name not in ("start_logits", "end_logits"):
-        # A vector of a whole row, which is its first token's, or its last's.
+        # A pooled vector of a row, of its first or last token.
         return tensor if pools_last else tensor[mask[:, 0].bool()]
     return tensor[mask.bool()]
 

@@ -1,8 +1,8 @@
-"""Makes the files of `crates/formats/tests/pickle/` with PyTorch, and what is in them as `expected.json`.
+"""Makes the files of `crates/formats/tests/pickle/` with PyTorch, and their contents as `expected.json`.
 
     python reference/pickles.py
 
-Files from before PyTorch 1.6 hold addresses of memory as keys, so these differ a little each time.
+Files in the format before PyTorch 1.6 have memory addresses as keys, so these differ a little each time.
 """
 
 import json
@@ -33,7 +33,7 @@ NAMES = {
 
 
 class Command:
-    """What a hostile file holds: loading it with Python would run the command."""
+    """The payload of a hostile file: loading it with Python would run the command."""
 
     def __reduce__(self):
         return os.system, ("echo this must never run",)
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def kinds() -> dict[str, Tensor]:
-    """A tensor of each kind, one without axes and one without numbers."""
+    """A tensor of each dtype, a scalar and an empty one."""
     tensors = {
         name: (torch.arange(6) % 2 == 0 if kind == torch.bool else torch.arange(1, 7).to(kind)).reshape(2, 3)
         for kind, name in NAMES.items()
@@ -108,7 +108,7 @@ def views() -> dict[str, Tensor]:
 
 
 def parameters() -> dict[str, Tensor]:
-    """Tensors that are trained; the second has an attribute, which changes how it is written."""
+    """Parameters; the second has an attribute, which changes how it is pickled."""
     plain = nn.Parameter(torch.randn(2, 2))
     marked = nn.Parameter(torch.randn(3), requires_grad=False)
     marked.mark = "kept"

@@ -1,17 +1,17 @@
-"""Draws random configs of every class that attentive loads, and compares what attentive and transformers compute.
+"""Samples random configs of every class that attentive loads, and compares what attentive and transformers compute.
 
     python reference/random_configs.py [CLASS…] [--draws 10] [--seed 0] [--deep] [--odd] [--attentive PATH]
 
 A draw is a tiny model with random weights, saved by transformers: in float32, float16 or bfloat16, in one file or several,
 with all settings in config.json or without those that equal transformers' defaults. The reference is float64 throughout, of
-the weights as they were saved. Each model reads a plain batch and a padded one (pictures: another size). Every output that
-both have is compared where the mask is 1. The last column is how far transformers' own float32 is from its float64, which is
-what no program in float32 can be held to.
+the weights as they were saved. Each model reads an unpadded batch and a padded one (images: another size). Every output that
+both have is compared where the mask is 1. The last column is the error of transformers' own float32 against its float64, as a
+measure of what float32 can reach.
 
 With transformers 4.57.1 (requirements-transformer-xl.txt) there is Transformer-XL, and with 5.22.2 there are all others.
 
 The exit code is 1 if a draw fails or is above 1e-5 (with --deep, 8 to 24 layers, 1e-4). --keep FOLDER keeps such draws, with
-their inputs, under CLASS.DRAW; `--draw N` repeats one. --odd draws settings that attentive refuses on purpose, too.
+their inputs, under CLASS.DRAW; `--draw N` repeats one. --odd also samples settings that attentive refuses on purpose.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from random_draws import KINDS, Draws, Kind, Tensors
 
 TOLERANCE, DEEP_TOLERANCE = 1e-5, 1e-4
 ATTEMPTS = 50
-# Which settings of a draw's config.json are worth a line, in a report of a disagreement.
+# Settings of a draw's config.json that a report of a difference leaves out.
 DULL = ("architectures", "transformers_version", "id2label", "label2id", "model_type", "use_cache", "initializer_range")
 
 
 @dataclass
 class Result:
-    """What one draw of a class came to."""
+    """The result of one draw of a class."""
 
     kind: Kind
     number: int
-    words: dict = field(default_factory=dict)
+    config_json: dict = field(default_factory=dict)
     saved: str = ""
     worst: float = 0.0
     output: str = ""
@@ -101,7 +101,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float) -> Result:
-    """One draw: made, saved, computed by both and compared."""
+    """One draw: created, saved, computed by both and compared."""
     result = Result(kind, number)
     draws = Draws(f"{arguments.seed} {kind.name} {number}", arguments.deep, arguments.odd)
     with tempfile.TemporaryDirectory() as place:
@@ -110,7 +110,7 @@ def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float
         try:
             config = kind.config(draws)
             result.saved = save(kind, config, draws, folder)
-            result.words = json.loads((folder / "config.json").read_text())
+            result.config_json = json.loads((folder / "config.json").read_text())
             inputs += [draw_inputs(kind, config, draws, folder, padded) for padded in (False, True)]
             compare(result, folder, inputs, arguments.attentive)
             result.above = {name: it for name, it in result.above.items() if not it <= bound}
@@ -122,7 +122,7 @@ def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float
 
 
 def draw_inputs(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder: Path, padded: bool) -> Tensors:
-    """Inputs for which rounding decides nothing."""
+    """Inputs for which rounding changes no discrete choice."""
     model = peers.precise(folder, class_of(kind)) if kind.settled else None
     for _ in range(ATTEMPTS):
         found = kind.inputs(draws, config, padded)
@@ -143,12 +143,12 @@ def keep(place: Path, folder: Path, inputs: list[Tensors]) -> None:
 
 
 def save(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder: Path) -> str:
-    """Makes the model and saves it in one of the ways there are; says which."""
+    """Creates the model and saves it in one of several ways; returns which."""
     untied_t5 = kind.name.endswith(" untied")
     model = class_of(kind)(config)
     width = getattr(config, "hidden_size", None) or config.decoder.hidden_size
     scale = 0.7 / math.sqrt(width)
-    # T5 does not divide its scores by the root of a head's width, so small maps have to.
+    # T5 does not divide its scores by the root of the head width, so the projections must be small.
     scores = scale / math.sqrt(config.d_kv) if hasattr(config, "d_kv") else scale
     embedding = 1 / math.sqrt(width) if getattr(config, "scale_embedding", False) else 0.5
     redraw(model, draws.torch_seed(), scale, embedding, embedding, scores)
@@ -173,47 +173,47 @@ def class_of(kind: Kind) -> type:
 
 
 def part_head(folder: Path, draws: Draws) -> None:
-    """transformers 5 saves T5 always tied, so a head of its own is put into the file, as published T5 1.1 has it."""
+    """transformers 5 saves T5 always tied, so the untied head is added to the file, as in published T5 1.1."""
     tensors = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(draws.torch_seed())
     tensors["lm_head.weight"] = 0.25 * torch.randn(tensors["shared.weight"].shape, generator=generator)
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    words = json.loads((folder / "config.json").read_text())
-    words.pop("scale_decoder_outputs", None)
-    write_words(folder, words | {"tie_word_embeddings": False})
+    config_json = json.loads((folder / "config.json").read_text())
+    config_json.pop("scale_decoder_outputs", None)
+    write_config(folder, config_json | {"tie_word_embeddings": False})
 
 
 def prune(folder: Path, kind: type[transformers.PretrainedConfig]) -> None:
     """Leaves settings out of config.json that equal transformers' defaults, as files of the hub often do."""
-    words = json.loads((folder / "config.json").read_text())
-    if words["model_type"] == "encoder-decoder":
+    config_json = json.loads((folder / "config.json").read_text())
+    if config_json["model_type"] == "encoder-decoder":
         return
     defaults = json.loads(json.dumps(kind().to_dict(), default=str))
     kept = {"architectures", "model_type", "id2label", "rope_parameters", "dtype"}
-    write_words(folder, {name: it for name, it in words.items() if name in kept or defaults.get(name, ...) != it})
+    write_config(folder, {name: it for name, it in config_json.items() if name in kept or defaults.get(name, ...) != it})
 
 
 def age(folder: Path, draws: Draws) -> bool:
-    """Writes rotary positions as before transformers 5, if there are any."""
-    words = json.loads((folder / "config.json").read_text())
-    scaling = words.pop("rope_parameters", None)
+    """Writes RoPE settings as before transformers 5, if there are any."""
+    config_json = json.loads((folder / "config.json").read_text())
+    scaling = config_json.pop("rope_parameters", None)
     if scaling is None:
         return False
-    words["rope_theta"] = scaling.pop("rope_theta")
+    config_json["rope_theta"] = scaling.pop("rope_theta")
     if scaling["rope_type"] == "default":
         scaling = {name: it for name, it in scaling.items() if name != "rope_type"} or None
     elif draws.flip() and scaling["rope_type"] != "llama3":
         scaling["type"] = scaling.pop("rope_type")
-    write_words(folder, words | {"rope_scaling": scaling})
+    write_config(folder, config_json | {"rope_scaling": scaling})
     return True
 
 
-def write_words(folder: Path, words: dict) -> None:
-    (folder / "config.json").write_text(json.dumps(words, indent=2, sort_keys=True) + "\n")
+def write_config(folder: Path, config_json: dict) -> None:
+    (folder / "config.json").write_text(json.dumps(config_json, indent=2, sort_keys=True) + "\n")
 
 
 def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path) -> None:
-    """Fills in how far attentive is from float64, and how far transformers' own float32 is."""
+    """Fills in the errors of attentive and of transformers' own float32 against float64."""
     kind = class_of(result.kind)
     settings = [peers.without_cache(kind)] * 2
     if "pixel_values" in inputs[0]:
@@ -228,7 +228,7 @@ def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path
         actual = peers.forward(attentive, folder, given)
         found = peers.differences(precise, actual, given, result.kind.pools_last)
         result.missing |= {it.split(".")[0] for it in precise.keys() - actual.keys()}
-        # Of a decoder behind an encoder, transformers has it under no name.
+        # transformers does not return it for the decoder of an encoder-decoder.
         result.strange |= {it.split(".")[0] for it in actual.keys() - precise.keys()} - {"last_hidden_state"}
         if not found:
             raise RuntimeError("no output is of both")
@@ -248,15 +248,15 @@ def row(kind: Kind, results: list[Result]) -> list[str]:
 
 
 def told(result: Result) -> str:
-    """A disagreement with all that is needed to see it again."""
+    """A difference, with all that is needed to reproduce it."""
     lines = [f"{result.kind.name} draw {result.number} ({result.saved})"]
     if result.failure:
         lines.append(f"  {result.failure}")
     for name, apart in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
         lines.append(f"  {name}: {apart:.1e}")
     lines.append(f"  transformers in float32: {result.rounding:.1e}")
-    words = {name: it for name, it in result.words.items() if name not in DULL}
-    lines.append(f"  {json.dumps(words)}")
+    config_json = {name: it for name, it in result.config_json.items() if name not in DULL}
+    lines.append(f"  {json.dumps(config_json)}")
     return "\n".join(lines)
 
 

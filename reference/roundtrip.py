@@ -3,7 +3,7 @@
     python reference/roundtrip.py MODEL_DIR [--attentive PATH_TO_BINARY]
 
 Checks, each of which fails the run: transformers reports no missing, unexpected or mismatched key; the tokenizer gives
-the same ids whichever way it is opened; the logits agree to 1e-4. The hidden states and attentions are printed beside
+the same ids however it is loaded; the logits agree to 1e-4. The hidden states and attentions are printed beside
 them, to show in which layer a difference starts. Text for the tokenizer may be piped in.
 """
 
@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
 def load_model(folder: Path) -> tuple[PreTrainedModel, bool]:
     model, info = AutoModelForCausalLM.from_pretrained(
         folder,
-        attn_implementation="eager",  # The only kind that returns its weights.
+        attn_implementation="eager",  # The only implementation that returns its weights.
         dtype=torch.float32,
         local_files_only=True,
         output_loading_info=True,
@@ -95,7 +95,7 @@ def check_tokenizer(folder: Path) -> bool:
 
 
 def draw_inputs(model: PreTrainedModel) -> dict[str, Tensors]:
-    """A plain batch, and the same ids with one row padded on the right and the other on the left."""
+    """An unpadded batch, and the same ids with one row padded on the right and the other on the left."""
     length = min(32, model.config.max_position_embeddings)
     generator = torch.Generator().manual_seed(1)
     input_ids = torch.randint(model.config.vocab_size, (2, length), generator=generator)
@@ -129,7 +129,7 @@ def run_attentive(binary: Path, model: Path, inputs: Tensors) -> Tensors:
 
 
 def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bool:
-    """Prints the largest difference of each tensor over the real tokens; only the logits decide."""
+    """Prints the largest difference of each tensor over unpadded positions; only the logits decide."""
     real = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
     print(f"\n{run + ' batch':<20}{'shape':<20}max absolute difference")
     passed = True
@@ -151,7 +151,7 @@ def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bo
 
 
 def real_rows(name: str, tensor: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
-    """Keeps what belongs to real tokens. Attentions are [batch, heads, queries, keys]: the queries have to be real."""
+    """Keeps the values at unpadded positions. Attentions are [batch, heads, queries, keys]: unpadded queries."""
     if name.startswith("attentions."):
         tensor = tensor.transpose(1, 2)
     return tensor[real]

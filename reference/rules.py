@@ -1,13 +1,13 @@
-"""Makes fixtures/rules.json: texts that transformers makes when generation_config.json says more than lengths and beams.
+"""Makes fixtures/rules.json: texts that transformers generates with logits processors set in generation_config.json.
 
     python reference/rules.py
 
-Needs requirements.txt and the folders of `fixtures/`, whose models make the texts. A case is a model, settings in the words of
-generation_config.json, sources, and the tokens made for them, each without what stands before it and the end token; with
-several beams, all of them, best first, and their scores. Values are computed in float64. Sources are drawn until the settings
-change the text, and until neither two tokens nor two beams are near each other: rounding decides nothing.
+Needs requirements.txt and the folders of `fixtures/`, whose models generate the texts. A case is a model, settings under the
+keys of generation_config.json, sources, and the tokens generated from them, each without its prompt and the end token; with
+several beams, all of them, best first, and their scores. Values are computed in float64. Sources are resampled until the
+settings change the text, and until neither two tokens nor two beams have close scores, so that rounding decides nothing.
 
-Under `sampling` are scores of a next token and the probabilities with which it is then drawn.
+Under `sampling` are logits of a next token and the probabilities with which it is then sampled.
 """
 
 import json
@@ -27,9 +27,9 @@ MODELS = {
 }
 OUT = FIXTURES.parent / "rules.json"
 SOURCE, TOKENS, BEAMS = 11, 16, 3
-# Of a greedy text's two best tokens, and of two beams.
+# Between the two largest logits of greedy decoding, and between two beams.
 TOKEN_GAP, BEAM_GAP = 2e-3, 2e-4
-# Seeds whose search comes close to another choice on the way, which crates/generation/src/beams/margins.rs measures.
+# Seeds of searches with a close comparison on the way, which crates/generation/src/beams/margins.rs measures.
 CLOSE = {("llama", "all", BEAMS, 900)}
 
 SAMPLING = [
@@ -44,7 +44,7 @@ SAMPLING = [
 
 
 def settings_after(plain: list[int]) -> dict[str, dict]:
-    """Settings that change a text which was made without them."""
+    """Settings that change a text generated without them."""
     often = max(set(plain), key=plain.count)
     return {
         "repetition": {"repetition_penalty": 1.6},
@@ -66,7 +66,7 @@ def settings_after(plain: list[int]) -> dict[str, dict]:
 
 
 def texts(model: torch.nn.Module, sources: torch.Tensor, beams: int, settings: dict) -> tuple[list[list[int]], list, float]:
-    """The tokens made, the scores of beams, and how near the nearest two choices are."""
+    """The generated tokens, the scores of beams, and the smallest margin between two choices."""
     found = model.generate(
         sources, attention_mask=torch.ones_like(sources), num_beams=beams, num_return_sequences=beams, do_sample=False,
         max_new_tokens=TOKENS, return_dict_in_generate=True, output_scores=True, **settings,

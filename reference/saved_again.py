@@ -4,8 +4,8 @@
 
 The folders are those of fixtures/ unless some are named; --draws adds random ones of each class (random_draws/). Each is
 saved three times, with `attentive convert FOLDER --to hf --out …`: as it is, in bfloat16 in several files, and in float16.
-transformers loads what was saved by the class that its config.json names, which must be the original's, finds every weight
-and none too many, and gets the same outputs to 1e-5 of the largest number: of the rounded weights where they were rounded.
+transformers loads what was saved by the class that its config.json names, which must be the original's, finds no missing or
+unexpected weight, and gets the same outputs to 1e-5 of the largest value: with rounded weights where they were rounded.
 Both are computed in float64. Inputs are those of the folder's golden.safetensors.
 """
 
@@ -73,9 +73,9 @@ def fixtures() -> list[Path]:
     """Every folder that has a model and inputs, and that this version of transformers loads."""
     found = [it.parent for it in sorted((peers.ROOT / "fixtures").rglob("config.json"))]
     found = [it for it in found if (it / "golden.safetensors").is_file() and list(it.glob("model.safetensors*"))]
-    words = {it: json.loads((it / "config.json").read_text()) for it in found}
-    words = {it: said for it, said in words.items() if "architectures" in said}
-    return [it for it, said in words.items() if (said["model_type"] == "transfo-xl") == peers.TRANSFORMERS_4]
+    configs = {it: json.loads((it / "config.json").read_text()) for it in found}
+    configs = {it: config for it, config in configs.items() if "architectures" in config}
+    return [it for it, config in configs.items() if (config["model_type"] == "transfo-xl") == peers.TRANSFORMERS_4]
 
 
 def given(folder: Path) -> list[Tensors]:
@@ -87,7 +87,7 @@ def given(folder: Path) -> list[Tensors]:
 
 
 def drawn(arguments: argparse.Namespace, kind: random_configs.Kind, number: int) -> list[list[str]]:
-    """The rows of a random model."""
+    """The report lines of a random model."""
     draws = Draws(f"{arguments.seed} {kind.name} {number}")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "model"
@@ -97,13 +97,13 @@ def drawn(arguments: argparse.Namespace, kind: random_configs.Kind, number: int)
 
 
 def checked(attentive: Path, folder: Path, name: str, inputs: list[Tensors]) -> list[list[str]]:
-    """A row for each manner of saving. A failure of one is a row as well."""
+    """A report line for each way of saving, also if it fails."""
     kind = peers.class_of(folder)
     rows = []
-    for manner, (dtype, words) in MANNERS.items():
+    for manner, (dtype, arguments) in MANNERS.items():
         row = [name, kind.__name__, manner]
         try:
-            rows.append(row + compared(attentive, folder, kind, inputs, dtype, words))
+            rows.append(row + compared(attentive, folder, kind, inputs, dtype, arguments))
         except Exception as error:
             rows.append([*row, "-", "-", "-", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"])
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
@@ -111,15 +111,15 @@ def checked(attentive: Path, folder: Path, name: str, inputs: list[Tensors]) -> 
 
 
 def compared(
-    attentive: Path, folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None, words: list[str]
+    attentive: Path, folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None, arguments: list[str]
 ) -> list[str]:
-    """How many outputs, the largest difference, where it is, and the verdict."""
+    """The number of outputs, the largest difference, its output, and the verdict."""
     with tempfile.TemporaryDirectory() as place:
         saved = Path(place) / "saved"
-        peers.run_attentive(attentive, "convert", folder, "--to", "hf", "--out", saved, *words)
+        peers.run_attentive(attentive, "convert", folder, "--to", "hf", "--out", saved, *arguments)
         if peers.class_of(saved) is not kind:
             raise RuntimeError(f"it was saved as a {peers.class_of(saved).__name__}")
-        check_files(saved, dtype, words)
+        check_files(saved, dtype, arguments)
         expected = outputs(folder, kind, inputs, dtype)
         actual = outputs(saved, kind, inputs, None)
     found: dict[str, float] = {}
@@ -133,31 +133,31 @@ def compared(
     return [str(len(found)), f"{found[worst]:.1e}", worst, verdict]
 
 
-def check_files(saved: Path, dtype: torch.dtype | None, words: list[str]) -> None:
-    """The weights are of the type that was asked for, in files of the size that was asked for."""
+def check_files(saved: Path, dtype: torch.dtype | None, arguments: list[str]) -> None:
+    """Checks that the weights have the requested dtype and the files the requested size."""
     for file in sorted(saved.glob("*.safetensors")):
         tensors = load_file(file)
         wrong = [name for name, it in tensors.items() if dtype and it.is_floating_point() and it.dtype != dtype]
         if wrong:
             raise RuntimeError(f"{file.name}: {wrong[0]} is {tensors[wrong[0]].dtype}")
         size = sum(it.nbytes for it in tensors.values())
-        if "--shard-size" in words and size > SHARD_SIZE and len(tensors) > 1:
+        if "--shard-size" in arguments and size > SHARD_SIZE and len(tensors) > 1:
             raise RuntimeError(f"{file.name} holds {size} bytes, more than {SHARD_SIZE}")
 
 
 def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
-    """What a folder computes in float64, its weights rounded to a type first."""
+    """The outputs of a folder in float64, with its weights rounded to a dtype first."""
     model = peers.precise(folder, kind)
     with Double():
         if dtype:
             round_weights(model, dtype)
-        torch.manual_seed(0)  # Reformer draws its rotations.
+        torch.manual_seed(0)  # Reformer samples its rotations.
         settings = {} if "pixel_values" in inputs[0] else peers.without_cache(kind)
         return [peers.computed(model, batch, **settings) for batch in inputs]
 
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Those that files have: parameters, but Marian's sinusoids, and `final_logits_bias`."""
+    """The tensors in files: parameters except Marian's sinusoids, and `final_logits_bias`."""
     computed = model._keys_to_ignore_on_save or ()
     with torch.no_grad():
         for name, it in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Checks that attentive tells the story that the trained 260-thousand-parameter Llama tells, token by token.
+"""Checks that attentive generates the story of the trained 260-thousand-parameter Llama, token by token.
 
     python reference/stories260k.py FOLDER [--attentive PATH_TO_BINARY]
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# As many tokens as expected.json holds; the run begins with the beginning-of-text token alone.
+# The number of tokens in expected.json; the prompt is the BOS token alone.
 PROMPT_IDS = [1]
 NEW_TOKENS = 200
 

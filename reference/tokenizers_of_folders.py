@@ -1,13 +1,14 @@
-"""Makes crates/text/tests/folders: tiny tokenizers in the older files of Hugging Face, and what Hugging Face does with them.
+"""Makes crates/text/tests/folders: tiny tokenizers in the legacy files of Hugging Face, and the encodings of its classes.
 
 Each folder holds the files as a model folder would (vocab.txt, vocab.json + merges.txt, or a SentencePiece model, with
 tokenizer_config.json and its neighbours, and no tokenizer.json) and `expected.json`: ids, type ids, masks, offsets, pairs,
-truncations, paddings and decoded texts. They come from the fast classes, which build what is compared here from the same
-files; the folder `t5_byte_fallback` is from the slow class, as the fast one gives up byte fallback there.
+truncations, paddings and decoded texts. They come from the fast classes, which are built from the same files;
+the folder `t5_byte_fallback` is from the slow class, as the fast one drops byte fallback there.
 
-Decoding is without clean_up_tokenization_spaces, which is a matter of taste of Python's wrapper and not of the tokenizer.
+Decoding is without clean_up_tokenization_spaces, which belongs to Python's wrapper and not to the tokenizer.
 
-Needs requirements-tokenizers.txt in an environment of its own. Run from the root of the workspace: python reference/tokenizers_of_folders.py
+Needs requirements-tokenizers.txt in an environment of its own. Run from the root of the workspace:
+python reference/tokenizers_of_folders.py
 """
 
 import io
@@ -80,7 +81,7 @@ def fresh(name):
 
 
 def word_pieces(lowercase):
-    """A vocabulary by hand: the trainer of the library breaks ties by chance."""
+    """A handmade vocabulary: the trainer of the library breaks ties at random."""
     texts = [text.lower() if lowercase else text for text in LEARNED_FROM]
     plain = tokenizers.normalizers.Sequence([tokenizers.normalizers.NFD(), tokenizers.normalizers.StripAccents()])
     words = [word for text in texts for word, _ in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain.normalize_str(text))]
@@ -114,7 +115,7 @@ def sentence_pieces(path, kind, size, rules="identity", **options):
         minloglevel=2, hard_vocab_limit=False, character_coverage=0.98, **options)
     if rules != "identity":
         table.unlink()
-    # The trainer writes down where the table lay, which is nobody's business.
+    # The trainer records the path of the normalization table.
     trained = sentencepiece_model_pb2_new.ModelProto.FromString(model.getvalue())
     trained.normalizer_spec.ClearField("normalization_rule_tsv")
     path.write_bytes(trained.SerializeToString())
@@ -142,7 +143,7 @@ def roles(tokenizer):
 
 def truncations(tokenizer):
     if not tokenizer.is_fast:
-        # The slow classes share the loss between the texts in another way.
+        # The slow classes distribute the truncation between the texts differently.
         return []
     cases = []
     for first, second in [(PAIRS[2][0], None), *PAIRS[2:4], (SENTENCES[9], SENTENCES[8])]:
@@ -156,7 +157,7 @@ def truncations(tokenizer):
                     continue
                 sizes = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in [first, second] if text is not None]
                 target = sizes[1 if strategy == "only_second" else 0]
-                # The fast classes only warn when the one text that may shrink is too short, and return all of it. We refuse.
+                # The fast classes only warn when the one text that may be truncated is too short, and return all of it. We refuse.
                 remove = sum(sizes) + special - length
                 case["impossible"] = strategy != "longest_first" and remove > 0 and length > special and target <= remove
                 if not case["impossible"]:
@@ -198,7 +199,7 @@ def expect(name, tokenizer):
             lines.append(f'"{key}": {json.dumps(value, ensure_ascii=False)}{comma}')
     (folder / "expected.json").write_text("\n".join(lines + ["}\n"]), encoding="utf-8")
     if tokenizer.is_fast and len(sys.argv) > 1:
-        # For a person who looks for the difference: the whole arrangement that Hugging Face made.
+        # For debugging: the complete tokenizer.json that Hugging Face built.
         tokenizer.backend_tokenizer.save(f"{sys.argv[1]}/{name}.json")
 
 

@@ -140,7 +140,7 @@ static RECURRENT: LazyLock<Recurrent> = LazyLock::new(|| {
     loaded.expect("the fixture is in order").0
 });
 
-const CPU: &str = "there is a processor";
+const CPU: &str = "the CPU is always available";
 
 /// Describes a model, and loads it with a weight file that has no tensors.
 fn describe_model(path: &Path) {

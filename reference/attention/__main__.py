@@ -1,4 +1,4 @@
-"""Makes fixtures/attention/: what independent libraries compute for each attention of the room `model`.
+"""Makes fixtures/attention/: the outputs of independent libraries for each attention of the crate `model`.
 
     python reference/attention [REFERENCE…]      all but transformer_xl, or the named ones
 
@@ -7,11 +7,11 @@ d2l 1.0.3, x-transformers 2.31.10, linformer 0.2.3, performer-pytorch 1.1.4. The
 transformers 4.57.1 instead (requirements-transformer-xl.txt), so it runs by itself; reference/README.md has the commands.
 
 One file per case, CASE.safetensors. Its metadata: `config`, JSON of an AttentionConfig; `role`, which is bidirectional,
-causal or cross; `source`, who computed it; and where needed `positions` and `epsilons` (JSON) and `notes`. Its tensors:
-`queries`, for role cross also `keys` and `values`; `lengths`, the real keys of each row; `parameter.NAME`; what else was
-given; `output`, `upstream`, `gradient.queries` (`.keys`, `.values`) and `gradient.parameter.NAME`; `weights` [batch, heads,
-queries, keys] where the reference has them. `rows_compared` [batch]: only that many rows of `output` and `weights` mean
-anything. Linear weights are [output, input]; heads are contiguous slices of the projected width.
+causal or cross; `source`, the library that computed it; and where needed `positions` and `epsilons` (JSON) and `notes`. Its
+tensors: `queries`, for role cross also `keys` and `values`; `lengths`, the unpadded length of each row; `parameter.NAME`;
+further inputs; `output`, `upstream`, `gradient.queries` (`.keys`, `.values`) and `gradient.parameter.NAME`; `weights` [batch, heads,
+queries, keys] where the reference has them. `rows_compared` [batch]: only that many rows of `output` and `weights` are
+defined. Linear weights are [output, input]; heads are contiguous slices of the projected width.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""One golden case of attention: what goes in, the reference that computes it, and the file that it becomes.
+"""One golden case of attention: its inputs, the reference that computes it, and its file.
 
-Inputs and parameters are float32 numbers, the reference computes in float64, and its results are rounded to float32
-once, at the end. Every case draws from a seed of its own, made of its name, so that a new case leaves the others as
-they are. The header of a file is written here, sorted, since safetensors' own writer gives metadata no fixed order; two
+Inputs and parameters are float32, the reference computes in float64, and its results are rounded to float32
+once, at the end. Every case is sampled from a seed derived from its name, so that a new case leaves the others
+unchanged. The header of a file is written here, sorted, since safetensors' own writer gives metadata no fixed order; two
 runs write the same bytes.
 """
 
@@ -36,21 +36,21 @@ class Case:
     source: str
     role: str
     config: dict
-    # `queries`, and `keys` and `values` where the attention is across.
+    # `queries`, and for cross-attention `keys` and `values`.
     inputs: Tensors
-    # By the names that attentive gives them.
+    # Under attentive's names.
     parameters: Tensors
     # Takes inputs and parameters by name, in float64.
     function: Callable[[Tensors, Tensors], Result]
-    # Real keys of each row; the rest of the row is padding.
+    # The unpadded length of each row.
     lengths: torch.Tensor | None = None
-    # What was drawn or chosen besides: rotations, random blocks, globals, memory. Stored under its own name.
+    # Further inputs, sampled or chosen: rotations, random blocks, globals, memory. Stored under their own names.
     given: Tensors = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
 
 
 def write(case: Case) -> int:
-    """Computes the case and writes its file; gives the file's size."""
+    """Computes the case and writes its file; returns the size of the file."""
     tensors = {name: it.detach().contiguous() for name, it in compute(case).items()}
     tensors = {name: it.float() if it.is_floating_point() else it.long() for name, it in tensors.items()}
     for name, tensor in tensors.items():
@@ -72,7 +72,7 @@ def compute(case: Case) -> Tensors:
     if case.lengths is not None:
         tensors["lengths"] = case.lengths
         if case.role != "cross":
-            # Libraries differ in what a query of padding gets, and nobody reads it: no gradient flows from there.
+            # Outputs at padding differ between libraries and are unused: they get no upstream gradient.
             upstream = upstream * real(case.lengths, upstream.shape[1])[:, :, None]
             tensors["rows_compared"] = case.lengths
     leaves = {name: it for name, it in inputs.items()} | {f"parameter.{name}": it for name, it in parameters.items()}
@@ -88,12 +88,12 @@ def compute(case: Case) -> Tensors:
 
 
 def settled(gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient that is zero in exact arithmetic is stored as zero, not as what rounding left of it."""
+    """A gradient that is zero in exact arithmetic is stored as zero, without its rounding errors."""
     return torch.zeros_like(gradient) if gradient.abs().max() < 1e-12 else gradient
 
 
 def serialized(tensors: Tensors, metadata: dict[str, str]) -> bytes:
-    """The safetensors format: length of the header, the header as JSON, the numbers."""
+    """The safetensors format: the length of the header, the header as JSON, the data."""
     names = sorted(tensors, key=lambda name: (tensors[name].dtype != torch.int64, name))
     kinds = {torch.int64: "I64", torch.float32: "F32"}
     header: dict = {"__metadata__": dict(sorted(metadata.items()))}
@@ -149,12 +149,12 @@ def linear(x: torch.Tensor, parameters: Tensors, name: str) -> torch.Tensor:
 
 
 def real(lengths: torch.Tensor, length: int) -> torch.Tensor:
-    """[batch, length]: whether a position is real."""
+    """The padding mask, [batch, length]: whether a position is not padding."""
     return torch.arange(length)[None, :] < lengths[:, None]
 
 
 def row_by_row(function: Callable[[torch.Tensor], Result], queries: torch.Tensor, lengths: torch.Tensor) -> Result:
-    """Padding for references that know none: each row alone at its real length, zeros after it."""
+    """Padding for references without support for it: each row alone at its unpadded length, followed by zeros."""
     length = queries.shape[1]
     outputs, weights = [], []
     for row, real_length in zip(queries, lengths.tolist(), strict=True):
@@ -168,7 +168,7 @@ def row_by_row(function: Callable[[torch.Tensor], Result], queries: torch.Tensor
 
 @contextmanager
 def staying_in_float64() -> Iterator[None]:
-    """Libraries that turn to float32 for a softmax or a mask stay in float64."""
+    """Keeps libraries in float64 that cast to float32 for a softmax or a mask."""
     softmax = torch.nn.functional.softmax
 
     def without_type(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:

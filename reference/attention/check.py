@@ -1,10 +1,10 @@
-"""Checks fixtures/attention/ against the rules that the headers here state, written down as plainly as possible.
+"""Checks fixtures/attention/ against naive implementations of the definitions in the docstrings here.
 
     python reference/attention/check.py [CASE…]
 
-Needs requirements.txt only. The rules work on whole matrices of weights and know none of the libraries, so that a file that
-passes holds all that is needed to compute it. Prints, per case, the largest difference of the output and of the gradients,
-relative to the largest number of the tensor: in float64, which must be rounding to float32, and in float32, as a hint for
+Needs requirements.txt only. The implementations work on whole attention matrices and use none of the libraries, so that a
+file that passes is self-contained. Prints, per case, the largest difference of the output and of the gradients, relative to
+the largest value of the tensor: in float64, which must be the rounding to float32, and in float32, as a hint for
 tolerances.
 """
 
@@ -22,7 +22,7 @@ MINUS_INFINITY = -math.inf
 
 
 class File:
-    """A case as read: numbers in the type asked for, inputs and parameters as leaves of the gradient."""
+    """A case as read: tensors of the given dtype, inputs and parameters as leaves that require gradients."""
 
     def __init__(self, path: Path, dtype: torch.dtype) -> None:
         with safe_open(path, "pt") as file:
@@ -64,7 +64,7 @@ class File:
         return q, *(it.repeat_interleave(self.config["heads"] // fewer, 1) for it in (k, v))
 
     def seen(self) -> torch.Tensor:
-        """[batch, 1, queries, keys]: real keys, and when causal none that is later."""
+        """The mask, [batch, 1, queries, keys]: unpadded keys, and if causal none that is later."""
         seen = self.is_real[:, None, None, :].expand(-1, 1, self.length, -1)
         return seen.tril() if self.role == "causal" else seen
 
@@ -73,7 +73,7 @@ class File:
 
 
 def softmax(scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-    """Over the keys that are seen; zeros where none is."""
+    """Softmax over the visible keys; zeros where there are none."""
     weights = scores.masked_fill(~seen, MINUS_INFINITY).softmax(-1)
     return torch.where(seen, weights, 0.0)
 
@@ -193,12 +193,12 @@ def big_bird(file: File):
 
 
 def reformer(file: File):
-    """Counts, per round, how often each query sees each key; a key seen twice has its weight twice."""
+    """Counts, per hash, how often each query sees each key; a key seen twice counts twice."""
     config, length = file.config, file.length
     x, v = file.heads(file["queries"], "query_key"), file.heads(file["queries"], "value")
     keys = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() / math.sqrt(x.shape[-1])
     scores = x @ keys.mT
-    counts = times_seen(file, x.detach())  # [rounds, batch, heads, queries, keys]
+    counts = times_seen(file, x.detach())  # [hashes, batch, heads, queries, keys]
     itself = torch.eye(length, dtype=torch.bool)
     usable = counts * file.seen() * ~itself
     alone = (usable.sum(-1, keepdim=True) == 0) & itself
@@ -216,7 +216,7 @@ def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
     hashed = torch.einsum("bhtd,hdrn->bhrtn", x, file["rotations"])
     buckets = torch.cat([hashed, -hashed], -1).argmax(-1)
     buckets = torch.where(file.is_real[:, None, None], buckets, config["buckets"])
-    order = buckets.sort(dim=-1, stable=True).indices  # [batch, heads, rounds, length], each round by itself
+    order = buckets.sort(dim=-1, stable=True).indices  # [batch, heads, hashes, length], each hash separately
     chunks = order.flatten(2).unflatten(2, (-1, config["chunk"]))
     counts = torch.zeros(config["hashes"], *x.shape[:2], length, length)
     total = chunks.shape[2]
@@ -283,7 +283,7 @@ def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
     file = File(path, dtype)
     rule = {rule.__name__: rule for rule in RULES}[file.config["kind"]]
     output, weights = rule(file)
-    # A kernel of steps sends nothing back to queries and keys.
+    # A piecewise constant kernel has no gradient for queries and keys.
     gradients = torch.autograd.grad(
         (output * file["upstream"]).sum(), list(file.leaves.values()), allow_unused=True, materialize_grads=True
     )
@@ -299,7 +299,7 @@ def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
 def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     assert found.shape == expected.shape, f"{tuple(found.shape)} instead of {tuple(expected.shape)}"
     size = expected.abs().max().item()
-    # Zero in exact arithmetic: what rounding leaves is compared to numbers of size one.
+    # Zero in exact arithmetic: rounding errors are compared with a scale of one.
     return (found - expected).abs().max().item() / (size or 1.0)
 
 
@@ -313,7 +313,7 @@ def main() -> None:
         if not (output < 2e-7 and gradient < 2e-7):
             wrong.append(path.stem)
     if wrong:
-        sys.exit(f"the rules do not give {', '.join(wrong)}")
+        sys.exit(f"the definitions do not give {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

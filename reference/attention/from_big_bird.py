@@ -6,16 +6,16 @@ What BigBirdBlockSparseAttention computes, with n blocks of keys and queries, nu
 - Queries of block 1 see the blocks 0, 1, 2 and n - 1, and their random blocks.
 - Queries of block i in 2 .. n - 3 see the blocks 0, i - 1, i, i + 1 and n - 1, and their random blocks.
 - Queries of block n - 2 see the blocks 0, n - 3, n - 2 and n - 1, and their random blocks.
-- All of these in one softmax. Padded keys get -10000 added: exactly zero weight in float64. A query of padding gets zeros
-  before the output's projection, so its row is the output's bias.
+- All of these in one softmax. Padded keys get -10000 added: exactly zero weight in float64. At padding, queries have zeros
+  before the output projection, so the output is its bias.
 
-So block 1 and block n - 2 see what the general rule gives, each block counted once, though their window touches a global
-block. `random_blocks` [heads, n - 2, random blocks] lists the blocks 1 .. n - 2; all rows of a batch share it. A block drawn
-although it is seen anyway would count twice; the library's draws never are. How it draws (only in training; in evaluation
-it takes block 0 each time, which then counts once more per random block), for a head and a block i, from blocks below
+So block 1 and block n - 2 follow the general rule, each block counted once, although their window overlaps a global
+block. `random_blocks` [heads, n - 2, random blocks] lists the blocks 1 .. n - 2; all rows of a batch share it. A sampled
+block that is visible anyway would count twice; the library never samples one. How it samples (only in training; in evaluation
+every random block is block 0, which then counts once more per random block), for a head and a block i, from blocks below
 `end`: not 0, not end - 1, not i - 1, i, i + 1; for block 1 not end - 2, for block end - 2 not 1. `end` is 2 r + 5 when there
-are more blocks than that, so that later blocks are never drawn, and else n. (With at most 2 r + 5 but more than r + 5 blocks
-half of the draws come from the first r + 5 blocks and half from the others.)
+are more blocks than that, so that later blocks are never sampled, and else n. (With at most 2 r + 5 but more than r + 5 blocks
+half of the samples come from the first r + 5 blocks and half from the others.)
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ SOURCE = f"transformers {transformers.__version__} BigBirdBlockSparseAttention"
 
 def cases() -> Iterator[Case]:
     yield case("big_bird", 12, 3, 2, None)
-    # Row 0 ends within block 7, so its last block, which all see, is padding.
+    # Row 0 ends within block 7, so its last block, which is global, is padding.
     yield case("big_bird_padded", 10, 4, 2, [30, 40])
-    # As many blocks as the library's least: every block is seen by its rules or drawn.
+    # The library's minimum of blocks: every block is visible, by the fixed pattern or as a random one.
     yield case("big_bird_few_blocks", 6, 3, 1, [18, 16])
 
 

@@ -83,7 +83,7 @@ def multi_head(role: str, lengths: torch.Tensor | None) -> Callable[[Tensors, Te
 
 
 def grouped(name: str, role: str, lengths: list[int] | None) -> Case:
-    """Six query heads on two key heads: query head i reads key head i // 3. Heads are wider than their share of width."""
+    """Six query heads on two key heads: query head i reads key head i // 3. Heads are wider than width / heads."""
     heads, key_value_heads, head_width, length = 6, 2, 5, 9
     shapes = {
         "query": (heads * head_width, WIDTH),

@@ -1,6 +1,7 @@
-"""Linear attention with the map elu + 1, from its definition, with the whole matrix of weights. Katharopoulos et al. 2020.
+"""Linear attention with the feature map elu + 1, by its definition, with the full attention matrix. Katharopoulos et al. 2020.
 
-weights_ij = phi(q_i).phi(k_j) / sum_j phi(q_i).phi(k_j), over the keys that i sees; no scaling, nothing added below the line.
+weights_ij = phi(q_i).phi(k_j) / sum_j phi(q_i).phi(k_j), over the keys visible to i; no scaling, no epsilon in the
+denominator.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Linformer from the package linformer, and its variant with maps per head from a formula. Wang et al. 2020.
+"""Linformer from the package linformer, and its variant with a projection per head by its formula. Wang et al. 2020.
 
-Projected keys and values are mapped along the length, to `projected_length` of them, with one map for all heads (or one
-per head). A row shorter than the maps uses their first columns, so padding is left out by truncating the row.
+Keys and values are projected along the length to `projected_length`, with one projection for all heads (or one per
+head). A row shorter than the projection uses its first columns, so padding is left out by truncating the row.
 """
 
 import importlib.metadata
@@ -52,8 +52,8 @@ def case(name: str, source: str, sharing: str, lengths: list[int] | None) -> Cas
 
 
 def package(sharing: str) -> Callable[[torch.Tensor, Tensors], Result]:
-    """The package's `share_kv` also makes values of the keys' weights; here only the map along the length is shared, by
-    giving both places one map."""
+    """The package's `share_kv` also shares the key and value weights; here only the projection along the length is shared,
+    by assigning it to both."""
 
     def attention(x: torch.Tensor, parameters: Tensors) -> Result:
         module = LinformerSelfAttention(WIDTH, LENGTH, k=PROJECTED, heads=HEADS).double()

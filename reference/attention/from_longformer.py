@@ -1,4 +1,4 @@
-"""Longformer from transformers: a window around each position, and a few positions that see all. Beltagy et al. 2020.
+"""Longformer from transformers: a window around each position, and a few global positions. Beltagy et al. 2020.
 
 What LongformerSelfAttention computes, with reach = window / 2 and the scale 1 / sqrt(head width) on the queries:
 
@@ -6,11 +6,11 @@ What LongformerSelfAttention computes, with reach = window / 2 and the scale 1 /
   row, each once, in one softmax. It uses `query`, `key` and `value`, also for the global keys.
 - A global query sees every key of its row but padding, global or not, in one softmax of its own, and uses `global_query`,
   `global_key` and `global_value` alone.
-- A query of padding gets zeros before the output's projection, so its row is the output's bias.
-- Masks are the smallest finite number, here of float64: a masked key has exactly zero weight.
+- At padding, queries have zeros before the output projection, so the output is its bias.
+- Masked scores are the smallest finite value, here of float64: a masked key has exactly zero weight.
 
-The library wants lengths that are multiples of the window; without globals it never reads the global projections, whose
-gradients are then zero (and are not stored). The output's projection is that of LongformerSelfOutput, without dropout,
+The library requires lengths that are multiples of the window; without globals it does not use the global projections, whose
+gradients are then zero (and are not stored). The output projection is that of LongformerSelfOutput, without dropout,
 residual and norm.
 """
 
@@ -56,7 +56,7 @@ def case(name: str, length: int, window: int, lengths: list[int] | None, chosen:
             theirs = ours.removeprefix("global_") + ("_global" if ours.startswith("global_") else "")
             state |= {f"{theirs}.{it}": parameters[f"{ours}.{it}"] for it in ("weight", "bias")}
         settings = {
-            # Below zero for padding, above it for global positions, as LongformerModel makes it.
+            # Negative at padding, positive at global positions, as in LongformerModel.
             "attention_mask": torch.where(is_real, torch.where(is_global, 10000.0, 0.0), -10000.0).double(),
             "is_index_masked": ~is_real,
             "is_index_global_attn": is_global,

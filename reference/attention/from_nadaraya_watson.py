@@ -52,7 +52,7 @@ def case(
         queries = inputs["queries"]
         keys, values = inputs.get("keys", queries), inputs.get("values", queries)
         squares = ((queries[:, :, None] - keys[:, None]) ** 2).sum(-1)
-        # The root has no slope at zero, where a query is its own key.
+        # The square root has no finite derivative at zero, where a query equals its key.
         own = squares == 0
         distances = torch.where(own, 0.0, torch.where(own, 1.0, squares).sqrt())
         width = torch.exp(parameters["log_width"]) if learned else SPREAD

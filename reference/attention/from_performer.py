@@ -6,16 +6,16 @@ What the package computes, for features W [m, d] and x a query or a key of a hea
     phi(x)  = m^(-1/2) * (exp(dash - |x|^2 / (2 sqrt(d)) - stabilizer) + 1e-4)
 
 The stabilizer of a query is the largest of its own dash; that of a key is the largest dash of all keys and features of
-that head of that row of the batch, also when causal. Both are constants to the gradient. Bidirectional:
+that head of that row of the batch, also when causal. Both are detached. Bidirectional:
 out_i = sum_j (phi(q_i).phi(k_j)) v_j / sum_j phi(q_i).phi(k_j). Causal: the sums end at i, and 1e-6 is added to every
-feature of the sum of phi(k_j) below the line, but not above it.
+feature of the sum of phi(k_j) in the denominator, but not in the numerator.
 
-Because of the two added numbers the stabilizers do not cancel, and a causal output depends a little on later keys. Cases
+Because of the two epsilons the stabilizers do not cancel, and a causal output depends a little on later keys. Cases
 named `no_epsilon` set both to zero; there the stabilizers cancel, and outputs and gradients are as without any. The metadata
-`epsilons` (JSON) say which numbers a case has.
+`epsilons` (JSON) has the values of a case.
 
-The package's mask zeroes padded values but not padded keys, so padding here is each row alone at its real length:
-the stabilizer does not see padding either.
+The package's mask zeroes padded values but not padded keys, so padding here is each row alone at its unpadded length:
+the stabilizer ignores padding as well.
 """
 
 import importlib.metadata
@@ -49,7 +49,7 @@ def case(name: str, role: str, lengths: list[int] | None, added: float = 1e-4, b
     parameters = linears(name, {part: (WIDTH, WIDTH) for part in ALL}, ALL)
     for part in ("query", "key"):  # Small enough that the features are not nearly all epsilon.
         parameters[f"{part}.weight"] *= 0.6
-    # The package draws from the global generator only. Twenty rows in a space of eight: two whole blocks, half a third.
+    # The package samples from the global generator only. Twenty rows of width eight: two and a half orthogonal blocks.
     torch.manual_seed(generator(name).initial_seed())
     features = performer_pytorch.gaussian_orthogonal_random_matrix(FEATURES, head_width)
     padding = None if lengths is None else torch.tensor(lengths)
@@ -78,7 +78,7 @@ def case(name: str, role: str, lengths: list[int] | None, added: float = 1e-4, b
     made = Case(
         name, SOURCE, role, config, draw(name, {"queries": (BATCH, LENGTH, WIDTH)}), parameters, function, padding
     )
-    # Drawn, not learnt: a parameter's name, and no gradient.
+    # Sampled, not trained: named like a parameter, but without a gradient.
     made.given["parameter.pattern.features"] = features
     epsilons = {"features": added} | ({"denominator": below} if role == "causal" else {})
     made.metadata["epsilons"] = json.dumps(epsilons)

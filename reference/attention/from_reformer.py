@@ -1,29 +1,30 @@
-"""Reformer's attention among vectors that hash alike, from transformers. Kitaev et al. 2020.
+"""Reformer's LSH attention from transformers. Kitaev et al. 2020.
 
 What LSHSelfAttention computes, in each row and head, for vectors x = query_key(inputs) of head width d:
 
-Hashing. In round r, h = x R_r with R_r = rotations[head, :, r, :], and the bucket is the argmax of [h, -h] (the first of
-equals). Padding goes into a bucket of its own behind all others. No gradient flows through it. The rotations are shared by
+Hashing. For hash r, h = x R_r with R_r = rotations[head, :, r, :], and the bucket is the argmax of [h, -h] (the first of
+equals). Padding has a bucket of its own after all others. No gradient flows through it. The rotations are shared by
 the batch's rows.
 
-Sorting. Bucket numbers get r * buckets added (buckets + 1 with padding), so that the rounds stand one behind the other, and
-all rounds * length entries are sorted by bucket, stably: within a bucket by position. They are cut into chunks of `chunk`
-entries. Buckets do not end chunks and play no role from here on: a query sees keys of other buckets in its chunks too.
+Sorting. Bucket numbers get r * buckets added (buckets + 1 with padding), so that the hashes follow one another, and
+all hashes * length entries are sorted by bucket, stably: within a bucket by position. They are split into chunks of `chunk`
+entries. Chunks are independent of bucket boundaries: a query also attends to keys of other buckets in its chunks.
 
-Seeing. A query sees the keys of its own chunk, of `chunks_before` chunks before it and `chunks_after` behind it. The ring of
-chunks is closed over all rounds: the first chunk of round r looks back into the last chunk of round r - 1, and that of
-round 0 into the last chunk of the last round. Hence a position may stand among a query's keys twice; it then counts twice.
+Attending. A query attends to the keys of its own chunk, of `chunks_before` chunks before it and `chunks_after` after it. The
+ring of chunks spans all hashes: the chunk before the first chunk of hash r is the last chunk of hash r - 1, and that before
+the first chunk of hash 0 the last chunk of the last hash. Hence a position may be among a query's keys twice; it then counts
+twice.
 
-Scores. q = x. k = x / sqrt(mean(x^2) + 1e-6) / sqrt(d), with gradient: keys have (almost) norm 1, scores no other scale.
-Keys of padding and, when causal, of later positions score -1e9. After that, keys of the query's own position score -1e5,
-wherever they stand: a query sees itself only if it sees nothing else in that round. Scores that were replaced get no gradient.
+Scores. q = x. k = x / sqrt(mean(x^2) + 1e-6) / sqrt(d), with gradient: keys have (almost) norm 1, and scores are not
+scaled otherwise. Keys of padding and, when causal, of later positions score -1e9. After that, keys of the query's own position score -1e5,
+wherever they are: a query attends to itself only if there is nothing else for that hash. Replaced scores have no gradient.
 
-Merging. Per round, out_r is the softmax's mixture of values and z_r the logsumexp of the scores, the replaced ones among
-them. The result is sum_r exp(z_r - logsumexp_r z_r) out_r, with gradient through z: a round in which a query saw only
-itself weighs nothing unless all rounds are so.
+Merging. For each hash, out_r is the softmax-weighted sum of values and z_r the log-sum-exp of the scores, including the
+replaced ones. The result is sum_r exp(z_r - logsumexp_r z_r) out_r, with gradient through z: a hash for which a query sees
+only itself has no weight unless all hashes do.
 
-If the length is at most `chunk`, nothing is hashed: one softmax over all keys, with the same keys, masks and scores. The
-length must otherwise be a multiple of `chunk`. The output's projection is ReformerSelfOutput's, without bias.
+If the length is at most `chunk`, nothing is hashed: one softmax over all keys, with the same keys, masks and scores. Otherwise
+the length must be a multiple of `chunk`. The output projection is ReformerSelfOutput's, without bias.
 """
 
 from collections.abc import Iterator

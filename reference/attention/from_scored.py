@@ -54,7 +54,7 @@ def additive(name: str, lengths: list[int] | None, definition: type[nn.Module]) 
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         module = definition(hidden, 0.0).double()
-        with torch.no_grad():  # Lazy layers learn their widths from a first call.
+        with torch.no_grad():  # Lazy layers infer their widths from the first call.
             module(inputs["queries"], inputs["keys"], inputs["values"], None)
         names = {"query": "W_q", "key": "W_k", "score": "w_v"}
         state = {f"{theirs}.weight": parameters[f"{ours}.weight"] for ours, theirs in names.items()}

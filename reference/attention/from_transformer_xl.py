@@ -1,14 +1,14 @@
 """Transformer-XL's attention over a memory, with relative positions, from transformers 4.57.1. Dai et al. 2019.
 
-What RelPartialLearnableMultiHeadAttn computes, for a segment of `length` behind a memory of `m` positions:
+What RelPartialLearnableMultiHeadAttn computes, for a segment of `length` after a memory of `m` positions:
 
-- Queries are of the segment; keys and values are of memory and segment, by the same weights, and no gradient flows into
-  the memory. Query i sees the keys j <= i + m.
+- Queries are projected from the segment; keys and values from memory and segment, by the same weights, and no gradient flows
+  into the memory. Query i sees the keys j <= i + m.
 - score_ij = ((q_i + content_bias).k_j + (q_i + position_bias).p_(i + m - j)) / sqrt(head width)
-- p_t = positions.weight s_t, cut into heads, where s_t is the sinusoid of the distance t: the sines of t / 10000^(2f / width)
+- p_t = positions.weight s_t, split into heads, where s_t is the sinusoid of the distance t: the sines of t / 10000^(2f / width)
   for f = 0 .. width / 2 - 1, then their cosines (not interleaved).
 
-The file's `sinusoids` [m + length, width] has s_t in row t. The module's residual and norm are taken away.
+The file's `sinusoids` [m + length, width] has s_t in row t. The module's residual and norm are left out.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def cases() -> Iterator[Case]:
 
 
 def case(name: str, length: int, longest: int, remembered: int, head_width: int) -> Case:
-    """`longest` is the memory that a model keeps, `remembered` what there is of it at this segment."""
+    """`longest` is the maximum length of the memory, `remembered` its length at this segment."""
     inner = HEADS * head_width
     shapes = {part: (inner, WIDTH) for part in ("query", "key", "value", "positions")} | {"output": (WIDTH, inner)}
     parameters = linears(name, shapes)
@@ -50,7 +50,7 @@ def case(name: str, length: int, longest: int, remembered: int, head_width: int)
     later = torch.ones(length, length + remembered).triu(1 + remembered)[:, :, None]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
-        # With `pre_lnorm` the module adds its inputs last; norms that do nothing make it this sum and no more.
+        # With `pre_lnorm` the module adds its inputs last; identity norms reduce it to this sum.
         module = RelPartialLearnableMultiHeadAttn(HEADS, WIDTH, head_width, 0.0, pre_lnorm=True).double()
         module.layer_norm = torch.nn.Identity()
         state = {

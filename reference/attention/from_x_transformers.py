@@ -1,10 +1,10 @@
 """Argmax attention, cosine attention and ALiBi from x-transformers.
 
-Argmax attention gives all weight to the best key. Its gradient is straight through: values get the gradient of the
-weights of one and zero, scores the gradient that a softmax (of temperature 1) would give them. Bengio et al. 2013.
+Argmax attention gives all weight to the best key. Its gradient is straight-through: values get the gradient of the
+one-hot weights, scores that of a softmax (of temperature 1). Bengio et al. 2013.
 
-Cosine attention divides queries and keys by their lengths. The library's factor is one constant; a tensor in its place gives
-each head its own, and a gradient. Henry et al. 2020.
+Cosine attention divides queries and keys by their norms. The library's factor is a constant; a tensor in its place gives
+each head its own, with a gradient. Henry et al. 2020.
 
 ALiBi subtracts slope * distance from the scores, after their scaling. Press et al. 2022.
 """

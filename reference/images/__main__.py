@@ -1,4 +1,4 @@
-"""Makes fixtures/images/: small image files of many kinds, and what Pillow and transformers make of them.
+"""Makes fixtures/images/: small image files of many kinds, and their pixels by Pillow and pixel values by transformers.
 
     python reference/images
 
@@ -25,7 +25,7 @@ def main() -> None:
     resized, resized_cases = processed.resized(images)
     values, processed_cases = processed.processed(images)
     cases = {"resized": resized_cases, "processed": processed_cases}
-    # The large drawings are whole in their files, which are PNG.
+    # The large images are only in their files, which are lossless PNG.
     small = {key: array for key, array in decoded.items() if not key.startswith("decoded.drawing_")}
     save_file(small | resized | values, FOLDER / "golden.safetensors", {"cases": json.dumps(cases)})
 

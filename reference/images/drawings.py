@@ -1,4 +1,4 @@
-"""Pictures drawn here, so that no picture of somebody else is needed: gradients, digits, noise."""
+"""Synthetic images, free of third-party rights: gradients, digits, noise."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def drawing(height: int, width: int) -> np.ndarray:
 
 
 def noise(height: int, width: int, seed: int) -> np.ndarray:
-    """Bytes of any value beside each other, the extremes often: what filters with negative lobes overshoot on."""
+    """Noise with many extreme values, on which filters with negative lobes overshoot."""
     draw = np.random.default_rng(seed)
     picture = draw.integers(0, 256, (height, width, 3))
     extreme = draw.integers(0, 2, (height, width, 3)) * 255
@@ -31,7 +31,7 @@ def noise(height: int, width: int, seed: int) -> np.ndarray:
 
 
 def smooth(height: int, width: int) -> np.ndarray:
-    """Without edges, for formats that lose something: there decoders differ by rounding and by nothing else."""
+    """Without edges, for lossy formats: there decoders differ by rounding only."""
     rows = np.arange(height)[:, None] / 9
     columns = np.arange(width)[None, :] / 7
     waves = [np.sin(rows) + np.cos(columns), np.cos(rows - columns), np.sin(rows + columns + 1) + 0 * columns]

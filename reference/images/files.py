@@ -1,4 +1,4 @@
-"""Small image files of many kinds, and the RGB that transformers' `load_image` makes of each."""
+"""Small image files of many kinds, and the RGB that transformers' `load_image` decodes from each."""
 
 import struct
 import zlib
@@ -21,7 +21,7 @@ def exif(orientation: int) -> Image.Exif:
 
 
 def raw_png(path: Path, depth: int, colour: int, samples: np.ndarray, *chunks: tuple[bytes, bytes]) -> None:
-    """A PNG of a depth that Pillow does not write. `samples` are rows of bytes as the format packs them."""
+    """A PNG of a bit depth that Pillow does not write. `samples` are packed rows."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -94,7 +94,7 @@ def make(folder: Path) -> dict[str, np.ndarray]:
     rgba.save(folder / "rgba.bmp")
 
     rgb.save(folder / "rgb.webp", lossless=True)
-    # Exact: else WebP may put any colour under a transparent pixel, and RGB shows it.
+    # Exact: otherwise WebP may choose any colour below transparent pixels, which RGB reveals.
     rgba.save(folder / "rgba.webp", lossless=True, exact=True)
     waves.save(folder / "lossy.webp", quality=90)
     rgb.save(folder / "oriented_8.webp", lossless=True, exif=exif(8))

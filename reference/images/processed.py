@@ -1,4 +1,4 @@
-"""What Pillow's resizing and transformers' processors (the Pillow backend) make of the files."""
+"""What Pillow's resizing and transformers' image processors (the Pillow backend) compute from the files."""
 
 import json
 import tempfile
@@ -36,7 +36,7 @@ CONFIGS = {
     "deit_wider_crop": {**DEIT, "size": {"shortest_edge": 12}, "crop_size": {"height": 17, "width": 11}},
 }
 PROCESSED = ["noise_50_33.png", "noise_7_1.png"]
-# Whole sizes, of which only some values are kept: the defaults must be right, and the numbers of 224 pixels are many.
+# Default sizes, of which only some values are stored: 224 by 224 pixels are many values.
 WHOLE = {
     "vit_default": {"image_processor_type": "ViTImageProcessor"},
     "deit_default": {"image_processor_type": "DeiTImageProcessor"},
@@ -66,7 +66,7 @@ def processed(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
     for name, config in WHOLE.items():
         for file in ("drawing_200_150.png", "drawing_150_200.png"):
             key = f"processed.{name}.{file}"
-            # Copied, since safetensors saves memory as it lies and would not see the steps.
+            # Copied, since safetensors saves the raw memory and would ignore the strides.
             arrays[key] = pixel_values(config, files / file)[:, ::STEP, ::STEP].copy()
             cases.append({"key": key, "file": file, "config": config, "step": STEP})
     return arrays, cases

@@ -1,19 +1,19 @@
 """BigBird's block-sparse attention: blocks at both ends, neighbours, and random blocks.
 
-What attention computes and how blocks are drawn stands in reference/attention/from_big_bird.py.
+reference/attention/from_big_bird.py documents the attention and how its blocks are sampled.
 
-- In evaluation transformers draws nothing: every random block is block 0, which all see anyway and which then counts once
-  more per random block. The goldens without a prefix are so, as is every use of a published checkpoint.
-- In training (`drawn`, here without dropout) layer i sets numpy's global seed to i on every call and draws with
+- In evaluation transformers samples nothing: every random block is block 0, which is visible anyway and then counts once
+  more per random block. So do the goldens without a prefix, and every use of a published checkpoint.
+- In training (`drawn`, here without dropout) layer i sets numpy's global seed to i on every call and samples with
   numpy.random.permutation, hence the same blocks each time: `drawn.random_blocks.i` [heads, blocks - 2, random blocks] lists
   those of the blocks 1 .. blocks - 2. The layer's index is the seed.
 - A text of at most (5 + 2 random blocks) * block tokens gets full attention (`short`), and the model stays so afterwards.
-- A text is filled up with pad tokens, masked, to a multiple of the block (`uneven`).
+- A text is padded to a multiple of the block (`uneven`).
 - `drawn.attentions.i` are [batch, heads, queries, keys]. In evaluation transformers keeps one of the equal weights of a block
   that counts several times; `dense_attentions.i` have them all (dense.py), and sum to one.
-- Masked scores get -10000 added, in full attention float32's minimum. A query of padding gets zeros from sparse attention.
+- Masked scores get -10000 added, in full attention float32's minimum. Sparse attention is zero at padding.
 - Otherwise BERT, with gelu_new in layers and head, dropout before the embedding's norm and, with
-  `rescale_embeddings`, token embeddings times sqrt(width). `hidden_states` but the last have the filled-up length.
+  `rescale_embeddings`, token embeddings times sqrt(width). `hidden_states` but the last have the padded length.
 """
 
 from unittest.mock import patch

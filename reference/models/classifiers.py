@@ -1,7 +1,7 @@
-"""Classes by the last token of a decoder: that which is not the pad token, whatever the mask says.
+"""Sequence classifiers on the last token of a decoder: the last that is not the pad token, whatever the mask says.
 
 Row 0 of the padded batch ends with the pad token though the mask says that it is real, row 1 is padded on the right with
-another token than the pad token, row 2 on the left with the pad token, and row 3 is nothing but pad tokens, of which
+another token than the pad token, row 2 on the left with the pad token, and row 3 has only pad tokens, of which
 transformers takes the first. Without a pad token a batch has one row, of which the last position counts.
 """
 
@@ -31,7 +31,7 @@ def gpt2_classifier(name: str) -> None:
 
 
 def mistral_classifier(name: str) -> None:
-    """Mistral as one of Llama's kin, with no pad token: rows one by one."""
+    """Mistral, of the Llama family, without a pad token: one row at a time."""
     config = MistralConfig(
         vocab_size=59, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         intermediate_size=26, max_position_embeddings=32, num_labels=3, problem_type="multi_label_classification",

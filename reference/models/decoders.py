@@ -1,9 +1,9 @@
-"""Decoders: each token sees those before it. BERT as a decoder, and the kin of Llama.
+"""Decoders: causal attention. BERT as a decoder, and the Llama family.
 
-Mistral, Qwen and Mixtral are Llama's blocks: RMS norms before attention and MLP and at the end, rotary positions over halves
-of a head (not neighbours), silu(gate) * up. The last of `hidden_states` is after the final norm and equals
-`last_hidden_state`; the others are before it. Where a row is padded on the left, its padded queries see nothing: their
-weights are uniform over all keys and their logits mean nothing. Positions are 0, 1, .. in every row, padded or not.
+Mistral, Qwen and Mixtral have Llama's blocks: RMS norms before attention and MLP and at the end, rotary positions over the
+halves of a head (not interleaved), silu(gate) * up. The last of `hidden_states` is after the final norm and equals
+`last_hidden_state`; the others are before it. Where a row is padded on the left, its padded queries see no key: their
+weights are uniform over all keys and their logits are meaningless. Positions are 0, 1, .. in every row, padded or not.
 """
 
 import torch
@@ -41,9 +41,9 @@ BATCH, LENGTH, PROMPT = 2, 12, 5
 
 
 def bert_generation_decoder(name: str) -> None:
-    """BERT's post-norm layers under a causal mask, with attention over an encoder between attention and MLP.
+    """BERT's post-norm layers under a causal mask, with cross-attention between self-attention and MLP.
 
-    Without `encoder_hidden_states` that attention is skipped altogether, its residual and norm with it: `alone`. The head
+    Without `encoder_hidden_states` the cross-attention sublayer is skipped, its residual and norm included: `alone`. The head
     is the embedding's matrix and a bias, without BERT's transform.
     """
     config = BertGenerationConfig(
@@ -66,7 +66,7 @@ def bert_generation_decoder(name: str) -> None:
     golden |= case(model, padded, "padded.", use_cache=False)
     golden |= longest_greedy(model, 313, "alone.")
     one = {key: it[:1] for key, it in encoder.items()}
-    # transformers' generate gives a decoder without its encoder a cache that has no place for cross attention.
+    # transformers' generate gives a decoder without an encoder a cache that does not support cross-attention.
     golden |= longest_greedy(model, 396, cached=False, **one)
     finish(folder, golden)
 
@@ -83,7 +83,7 @@ def mistral(name: str) -> None:
 
 
 def qwen2(name: str) -> None:
-    """Biases on queries, keys, values, none on the output; `sliding_window` means nothing: `use_sliding_window` is off."""
+    """Biases of queries, keys and values, none of the output; `sliding_window` has no effect: `use_sliding_window` is off."""
     config = Qwen2Config(
         vocab_size=97, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
         intermediate_size=38, max_position_embeddings=64, use_sliding_window=False, sliding_window=4, rms_norm_eps=1e-6,
@@ -95,7 +95,7 @@ def qwen2(name: str) -> None:
 
 
 def qwen3(name: str) -> None:
-    """An RMS norm over each head of queries and of keys, one weight for all heads, before the rotation. No biases."""
+    """QK norm: an RMS norm over each query and key head, one weight for all heads, before RoPE. No biases."""
     config = Qwen3Config(
         vocab_size=93, hidden_size=20, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=3, head_dim=8,
         intermediate_size=34, max_position_embeddings=64, rms_norm_eps=1e-6,
@@ -107,12 +107,12 @@ def qwen3(name: str) -> None:
 
 
 def mixtral(name: str) -> None:
-    """Two of four experts per token: a softmax over all experts, the best two, divided by their sum.
+    """Two of four experts per token: a softmax over all experts, the top two, renormalized.
 
     An expert is w2(silu(w1 x) * w3 x). `router_logits.i` is [batch * length, experts]. `aux_loss` is
-    experts * sum_e f_e p_e, where f_e is the tokens sent to e and p_e the mean of e's probability, both over all layers
-    together, tokens of padding excluded where there is a mask; f sums to 2. `balanced.value` is the loss + 0.02 aux_loss.
-    In memory the experts are one tensor per layer; the file has them one by one, and so have the gradients.
+    experts * sum_e f_e p_e, where f_e is the share of tokens dispatched to e and p_e the mean of e's probability, both over
+    all layers together, padding excluded where there is a mask; f sums to 2. `balanced.value` is the loss + 0.02 aux_loss.
+    In memory the experts are one tensor per layer; the file and the gradients have them separately.
     """
     config = MixtralConfig(
         vocab_size=71, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
@@ -148,7 +148,7 @@ def outputs(model: torch.nn.Module, seed: int, **settings) -> Tensors:
 
 @exact
 def loss(model: torch.nn.Module, seed: int) -> Tensors:
-    """Targets are given beside the inputs, not shifted by the model; some are ignored."""
+    """Targets are separate inputs, not shifted by the model; some are ignored."""
     ids = draw_ids(model.config.vocab_size, (BATCH, LENGTH + 1), seed)
     input_ids, targets = ids[:, :-1], ids[:, 1:].clone()
     targets[0, :3] = targets[1, 7] = targets[1, -2:] = IGNORED

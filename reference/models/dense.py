@@ -1,13 +1,13 @@
-"""What transformers returns of sparse attentions, as matrices of all pairs: [batch, heads, queries, keys].
+"""The sparse attention weights that transformers returns, as dense matrices: [batch, heads, queries, keys].
 
-- Longformer returns weights on a row's globals and on a window, and those of global queries apart.
-- BigBird in evaluation has every random block be block 0, and of a block that counts several times it keeps one of the equal
-  weights. Here they are added up, so that a query's weights sum to one.
-- Reformer returns weights by chunk; hashing layers in the order of the sorted vectors and for each round of hashing, without
-  the rounds' shares. Here each weight stands at its pair of positions, times the share of its round. Where the ring of
-  chunks is so short that a query meets a key twice, both are added up.
+- Longformer returns weights on a row's globals and on a window, and those of global queries separately.
+- BigBird in evaluation has block 0 as every random block, and returns only one of the equal weights of a repeated block.
+  Here they are summed, so that a query's weights sum to one.
+- Reformer returns weights by chunk; LSH layers in sorted order and for each hash, without the weights of
+  the hashes. Here each weight is scattered to its pair of positions, times the weight of its hash. Where the ring of
+  chunks is so short that a query sees a key twice, both are summed.
 
-Rows of padding mean nothing, and are whatever they are.
+Rows of padding are undefined.
 """
 
 from unittest.mock import patch
@@ -20,7 +20,7 @@ Matrices = list[torch.Tensor]
 
 @torch.no_grad()
 def matrices(model: torch.nn.Module, inputs: Tensors) -> Matrices:
-    """Those of one pass, one for each layer; none of a model whose attentions are matrices anyway."""
+    """Those of one pass, one per layer; none for a model whose attentions are dense."""
     kinds = {"longformer": longformer, "big_bird": big_bird, "reformer": reformer}
     found = kinds.get(model.config.model_type)
     if found is None:
@@ -40,12 +40,12 @@ def summing_to_one(weights: torch.Tensor, inputs: Tensors) -> torch.Tensor:
 
 @exact
 def dense(model: torch.nn.Module, inputs: Tensors, prefix: str = "") -> Tensors:
-    """The same under the names that goldens have."""
+    """The same under the names of the goldens."""
     return {f"{prefix}dense_attentions.{i}": it for i, it in enumerate(matrices(model, inputs))}
 
 
 def longformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
-    """The encoder is told by signs what it looks at: positive numbers are globals."""
+    """The sign of the encoder's mask determines the kind of position: positive is global."""
     told: dict[str, torch.Tensor] = {}
     encoder = model.base_model.encoder
     hook = encoder.register_forward_pre_hook(lambda _, given, named: told.update(named), with_kwargs=True)
@@ -112,7 +112,7 @@ def reformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
 def of_chunks(
     layer: torch.nn.Module, weights: torch.Tensor, positions: torch.Tensor | None, logits: torch.Tensor | None
 ) -> torch.Tensor:
-    """From [batch, heads, rounds * chunks, chunk, keys], the sorted positions and the logarithms of their sums."""
+    """From [batch, heads, rounds * chunks, chunk, keys], the sorted positions and their log-sum-exps."""
     batch, heads, chunks, chunk, _ = weights.shape
     places = chunks * chunk
     if positions is None:
@@ -122,7 +122,7 @@ def of_chunks(
     keys = layer._look_adjacent(by_chunk, layer.num_chunks_before, layer.num_chunks_after)
     rows = weights.new_zeros(batch, heads, chunks, chunk, length)
     rows.scatter_add_(-1, keys.unsqueeze(-2).expand(weights.shape), weights)
-    # One round after the other, and each has every position once.
+    # One hash after the other; each has every position once.
     rounds = positions.reshape(batch, heads, -1, length)
     of_rounds = torch.zeros_like(logits).view(rounds.shape).scatter(-1, rounds, logits.view(rounds.shape))
     shares = of_rounds.softmax(2).gather(-1, rounds)

@@ -1,8 +1,8 @@
-"""BERT and its kin: norms after the sums, learned positions, all tokens see all others that are not padding.
+"""The BERT family: post-norm, learned positions, bidirectional attention.
 
 The hidden states are the embedding's norm and each layer's second norm, so the last of them is `last_hidden_state`; there is
 no final norm. GELU is exact (erf). The heads of a masked language model are linear, GELU, norm, then the embedding's matrix
-with a bias of its own. Epsilons are the config's, but DistilBERT's, which are 1e-12 and stand in no config.
+with a bias of its own. Epsilons are the config's, but DistilBERT's, which are 1e-12 and not in the config.
 """
 
 import torch
@@ -58,7 +58,7 @@ def bert(name: str) -> None:
 
 
 def bert_classifier(name: str) -> None:
-    """A linear map of the pooler's output, which is tanh of a linear map of the first token's state."""
+    """A projection of the pooler's output, which is tanh of a projection of the first token's state."""
     config = small_bert(vocab_size=61, hidden_size=20, num_attention_heads=5, intermediate_size=34, num_labels=6)
     folder, model = remade(name, BertForSequenceClassification(config), 110)
     inputs = text(config, 111, types=True)
@@ -69,7 +69,7 @@ def bert_classifier(name: str) -> None:
 
 
 def bert_tokens(name: str) -> None:
-    """A linear map of each state. The model has no pooler."""
+    """A projection of each state. The model has no pooler."""
     config = small_bert(vocab_size=67, hidden_size=18, num_attention_heads=3, intermediate_size=30, num_labels=7)
     folder, model = remade(name, BertForTokenClassification(config), 120)
     inputs = text(config, 121, types=True)
@@ -97,10 +97,10 @@ def bert_answers(name: str) -> None:
 
 
 def roberta(name: str) -> None:
-    """Positions are counted from the ids: the n-th id that is not the pad id stands at pad_token_id + n, from n = 1.
+    """Positions are counted from the ids: the n-th id that is not the pad id has position pad_token_id + n, from n = 1.
 
-    Pad ids stand at pad_token_id, whatever the mask says: row 0 of the padded batch has one in its middle that the mask
-    leaves visible. `max_position_embeddings` is hence pad_token_id + 1 more than the longest text. There is one token
+    Pad ids have position pad_token_id, whatever the mask says: row 0 of the padded batch has one in its middle that is not
+    masked. `max_position_embeddings` is hence the maximum length plus pad_token_id + 1. There is one token
     type, whose embedding is always added.
     """
     config = RobertaConfig(
@@ -136,9 +136,9 @@ def distilbert(name: str) -> None:
 def albert(name: str) -> None:
     """Four layers in two groups, two distinct layers in a group: layer i is group i * groups / layers, rounded down.
 
-    One of `num_hidden_layers` is one pass through a group, hence `inner_group_num` layers: eight here, from four sets of
-    weights. The embedding is narrower than the model, a linear map with a bias widens it (after the norm), and the head's
-    `dense` narrows it again. GELU is the tanh one (gelu_new), in the head too.
+    Each of `num_hidden_layers` is one pass through a group, hence `inner_group_num` layers: eight here, from four sets of
+    weights. The embedding is narrower than the model, a projection with a bias widens it (after the norm), and the head's
+    `dense` narrows it again. GELU is the tanh approximation (gelu_new), in the head too.
     """
     config = AlbertConfig(
         vocab_size=89, embedding_size=12, hidden_size=20, num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2,
@@ -180,7 +180,7 @@ def text(config, seed: int, types: bool = False) -> Tensors:
 
 
 def padded_text(config, seed: int, types: bool = False) -> Tensors:
-    """The ids below the padding are ordinary ones, so a mask that leaks changes the logits."""
+    """The ids at padding are ordinary ones, so a leaking mask changes the logits."""
     mask = three_rows(LENGTH)
     inputs = {"input_ids": draw_ids(config.vocab_size, mask.shape, seed, special(config)), "attention_mask": mask}
     if types:

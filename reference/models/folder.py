@@ -1,10 +1,10 @@
-"""One folder of fixtures/models/: a tiny checkpoint drawn from a seed, saved, loaded again, and what it then computes.
+"""One folder of fixtures/models/: a tiny checkpoint sampled from a seed, saved, loaded again, and its outputs.
 
-The keys of a golden are the names that transformers gives: of what goes into a model's forward and of what comes out. A list
-of tensors is NAME.0, NAME.1 and so on. Cases beyond the first batch have a prefix, as `padded.`.
+The keys of a golden are transformers' names of the inputs and outputs of a forward pass. A list
+of tensors is NAME.0, NAME.1 and so on. Cases beyond the first batch have a prefix, such as `padded.`.
 
-Values are computed in float64 and rounded to float32 once, so that they are nearer to the truth than any float32 can be held
-to. Float32 must get nearly the same (`exact`): where it does not, the weights are too large for it, and are drawn anew.
+Values are computed in float64 and rounded to float32 once, so that they are more exact than any float32
+computation. Float32 must be close (`exact`): where it is not, the weights are too large, and are resampled.
 """
 
 import copy
@@ -26,17 +26,17 @@ BEAM_TOKENS = 24
 BEAMS = 4
 EVERYTHING = {"output_hidden_states": True, "output_attentions": True}
 QUERIES_AND_KEYS = re.compile(r"\.(q|k|q_proj|k_proj|query|key)\.weight$")
-# How far float32 may be from float64, relative to a tensor's largest number: outputs and gradients.
+# The tolerance between float32 and float64, relative to a tensor's largest value: outputs and gradients.
 OUTPUTS, GRADIENTS = 2e-6, 2e-5
 
 Tensors = dict[str, torch.Tensor]
 
 
 class Double(TorchFunctionMode):
-    """Inside, whoever asks for float32 gets float64.
+    """A context in which float32 means float64.
 
-    transformers computes norms, softmaxes, rotations and scores of beams in float32 whatever the model is in. Numbers
-    drawn stay those that float32 would draw.
+    transformers computes norms, softmaxes, RoPE and beam scores in float32 whatever the dtype of the model. Random
+    values stay those of float32.
     """
 
     def __enter__(self):
@@ -67,16 +67,16 @@ def doubled(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def exact(compute: Callable[..., Tensors | str]) -> Callable[..., Tensors | str]:
-    """Has what a function computes with a model, its first argument, computed in float64, and float32 compared with that.
+    """Runs a function of a model, its first argument, in float64, and compares its results in float32.
 
-    A reason why there is nothing good to compute is handed on.
+    A reason to reject the model is passed on.
     """
 
     @functools.wraps(compute)
     def both(model: torch.nn.Module, *arguments, **named) -> Tensors | str:
         if model.dtype == torch.float64:
             return compute(model, *arguments, **named)
-        precise = doubled(model)  # Before `compute`, as some models stay changed by what they have seen.
+        precise = doubled(model)  # Before `compute`, as some models are stateful.
         rounded = compute(model, *arguments, **named)
         if isinstance(rounded, str):
             return rounded
@@ -88,7 +88,7 @@ def exact(compute: Callable[..., Tensors | str]) -> Callable[..., Tensors | str]
 
 
 def compared(precise: Tensors, rounded: Tensors) -> Tensors:
-    """The precise values. Gradients that are zero in exact arithmetic, as of key biases under a softmax, become zeros."""
+    """The float64 values. Gradients that are zero in exact arithmetic, such as those of key biases, become zeros."""
     assert precise.keys() == rounded.keys()
     largest = {name: it.abs().max().item() for name, it in precise.items()}
     steepest = max((it for name, it in largest.items() if "gradient." in name), default=0.0)
@@ -118,9 +118,9 @@ def saved(
     scores: float | None = None,
     loud: int | None = None,
 ) -> Path:
-    """An empty folder with the redrawn model in it. Tied tensors are saved under one name only.
+    """A new folder with the resampled model. Tied tensors are saved under one name only.
 
-    The token `loud` gets three times its row, so that beams now and then end with it.
+    The embedding of the token `loud` is tripled, so that some beams end with it.
     """
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -134,7 +134,7 @@ def saved(
 
 
 def loaded(folder: Path, kind: type) -> torch.nn.Module:
-    """Goldens come from what was saved. Eager attention is the only kind that returns its weights."""
+    """Goldens are computed from the saved model. Only eager attention returns its weights."""
     return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
@@ -146,12 +146,12 @@ def remade(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Pa
 def redraw(
     model: torch.nn.Module, seed: int, scale: float, embedding: float, positions: float, scores: float
 ) -> None:
-    """Draws every parameter anew, as a bias of zero or a norm weight of one would hide that it was not loaded.
+    """Resamples every parameter: a bias of zero or a norm weight of one would hide that it was not loaded.
 
-    The matrices are large for the width, so that attention is far from uniform. Models with a tied head need them larger
-    still, or each token's likeliest successor is the token itself; but not those of queries and keys (`scores`), as a
-    softmax of large scores makes large errors of float32's small ones. What transformers never trains (Marian's
-    sinusoids) stays; the one buffer that checkpoints have, `final_logits_bias`, is drawn.
+    The matrices are large for the width, so that attention is far from uniform. Models with a tied head need even larger
+    ones, or the argmax after each token is the token itself; but not those of queries and keys (`scores`), as a
+    softmax of large scores amplifies the errors of float32. What transformers never trains (Marian's sinusoids) is
+    kept; the one buffer in checkpoints, `final_logits_bias`, is sampled.
     """
     draws = generator(seed)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
@@ -185,7 +185,7 @@ def draw_ids(vocabulary: int, shape: tuple[int, ...], seed: int, avoided: tuple[
 
 
 def three_rows(length: int, right: int = 4, left: int = 3) -> torch.Tensor:
-    """A mask of three rows: all real, padded on the right, padded on the left."""
+    """A mask of three rows: unpadded, padded on the right, padded on the left."""
     mask = torch.ones(3, length, dtype=torch.long)
     mask[1, length - right :] = 0
     mask[2, :left] = 0
@@ -222,7 +222,7 @@ def case(model: torch.nn.Module, inputs: Tensors, prefix: str = "", only: tuple[
 def base(
     model: torch.nn.Module, inputs: Tensors, only: tuple[str, ...] = ("last_hidden_state", "pooler_output"), **settings
 ) -> Tensors:
-    """The states and, where there is one, the pooler's output, which heads do not return."""
+    """The hidden states and, if there is one, the pooler's output, which models with heads do not return."""
     return flat(model.base_model(**as_the_model(model, inputs), **settings), only=only)
 
 
@@ -231,7 +231,7 @@ def as_the_model(model: torch.nn.Module, inputs: Tensors) -> Tensors:
 
 
 def gradients(model: torch.nn.Module, loss: torch.Tensor, prefix: str = "", only: str = "") -> Tensors:
-    """By the names that the checkpoint has, which for some models are others than the module's.
+    """Under the names of the checkpoint, which for some models differ from the module's.
 
     A tied tensor has one gradient, the sum of its uses.
     """
@@ -246,7 +246,7 @@ def gradients(model: torch.nn.Module, loss: torch.Tensor, prefix: str = "", only
 
 
 def searched(first_seed: int, attempt: Callable[[int], Tensors | str]) -> Tensors:
-    """The first good attempt. The seeds in the modules are good; if they are no longer, the search goes on from them."""
+    """The first seed that works. Those in the modules do; if one no longer does, the next seeds are tried."""
     for seed in range(first_seed, first_seed + 2000):
         found = attempt(seed)
         if not isinstance(found, str):
@@ -259,7 +259,7 @@ def searched(first_seed: int, attempt: Callable[[int], Tensors | str]) -> Tensor
 @exact
 @torch.no_grad()
 def greedy(model: torch.nn.Module, input_ids: torch.Tensor, prefix: str = "", cached: bool = True, **more) -> Tensors | str:
-    """The likeliest 32 tokens, or why they are a poor test: cut short, repetitive, or decided by rounding.
+    """Greedy decoding of 32 tokens, or why they are a poor test: ended early, repetitive, or decided by rounding.
 
     `greedy_ids` starts with the prompt, or with the decoder's start token where there is an encoder.
     """
@@ -298,10 +298,10 @@ SEARCHES = {
 
 @torch.no_grad()
 def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: dict | None = None) -> Tensors | str:
-    """Searches with four beams, all four returned, best first: [rows * 4, longest], filled up with the padding's id.
+    """Beam search with four beams, all four returned, best first: [rows * 4, longest], padded with the pad id.
 
-    Row 1 is padded on the right. The same searches in float64 must find the same tokens. At least one ends by itself, and
-    the settings make a difference, stopping early too.
+    Row 1 is padded on the right. The same searches in float64 must find the same tokens. At least one hypothesis ends with
+    the end token, and every setting has an effect, early stopping too.
     """
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, -padding:] = 0
@@ -334,7 +334,7 @@ def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: 
 
 
 def finish(folder: Path, golden: Tensors) -> None:
-    """Writes the golden and prints the folder's row of the table."""
+    """Writes the golden and prints the folder's line."""
     kept = {}
     for name, tensor in golden.items():
         tensor = tensor.detach().clone().contiguous()  # safetensors refuses tensors that share memory.

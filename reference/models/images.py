@@ -1,12 +1,12 @@
-"""ViT and DeiT: norms before attention and before the MLP, a final norm, then the first token's state into a linear map.
+"""ViT and DeiT: norms before attention and before the MLP, a final norm, then a projection of the first token's state.
 
-- A patch is a convolution's window: its weight is [width, channels, height, width of the patch]; patches go row by row.
+- The patch projection is a convolution: its weight is [width, channels, height, width of the patch]; patches are row-major.
 - The class token (and DeiT's distillation token) come first, then positions are added, to them as well.
 - `hidden_states` here end before the final norm, unlike text models': `last_hidden_state` is the norm of the last of them.
 - GELU is exact. The epsilon is 1e-12.
 - The checkpoint's names (`encoder.layer.0.attention.attention.query`) are not those of the module any more; gradients have
   the checkpoint's.
-- `interpolated`: another size of image; the positions of patches are resized as an image with bicubic interpolation
+- `interpolated`: another image size; the position embeddings of patches are resized by bicubic interpolation
   (a = -0.75, align_corners=False), those of tokens are not.
 """
 
@@ -29,7 +29,7 @@ def vit(name: str) -> None:
 
 
 def deit(name: str) -> None:
-    """`cls_logits` are of token 0, `distillation_logits` of token 1, each by a linear map of its own.
+    """`cls_logits` are of token 0, `distillation_logits` of token 1, each by a projection of its own.
 
     `logits` is the mean of both, not of their probabilities.
     """

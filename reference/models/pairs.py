@@ -1,8 +1,8 @@
-"""Encoder and decoder: two models of their own, BART, Marian and T5.
+"""Encoder-decoders: pairs of two models, BART, Marian and T5.
 
 `encoder_hidden_states`, `encoder_attentions`, `decoder_hidden_states`, `decoder_attentions` and `cross_attentions` are as
-transformers returns them. Cross attention sees the encoder's mask. The padded batch has an encoder's row padded on the left
-and one on the right, and a decoder's row padded on the right.
+transformers returns them. Cross-attention uses the encoder's mask. The padded batch has an encoder row padded on the left
+and one on the right, and a decoder row padded on the right.
 """
 
 import json
@@ -49,7 +49,7 @@ BATCH, SOURCE, TARGET = 2, 11, 9
 
 
 def bert_generation_both(name: str) -> None:
-    """Widths differ here, so `enc_to_dec_proj`, with a bias, maps the encoder's states; with equal widths there is none.
+    """Widths differ here, so `enc_to_dec_proj`, with a bias, projects the encoder's states; with equal widths there is none.
 
     The encoder's and the decoder's embeddings are separate. Nothing of `config.json` but its two parts, the start token and
     the pad token is used.
@@ -76,7 +76,7 @@ def bert_generation_both(name: str) -> None:
     finish(folder, golden)
 
 
-BERT_WORDS = {
+BERT_SETTINGS = {
     "num_hidden_layers": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "pad_token_id": 0,
     "bos_token_id": 2, "eos_token_id": 1,
 }  # fmt: skip
@@ -85,36 +85,36 @@ BERT_WORDS = {
 def bert_bert(name: str) -> None:
     """BERT twice, of one width, hence without `enc_to_dec_proj`; the decoder is a BertLMHeadModel, its head a transform.
 
-    The encoder has a pooler that nothing reads. Kinds of segments are 0 on both sides where none are given.
+    The encoder has an unused pooler. Token types are 0 on both sides where none are given.
     """
     encoder = BertConfig(
-        vocab_size=61, hidden_size=16, num_attention_heads=4, intermediate_size=26, max_position_embeddings=22, **BERT_WORDS
+        vocab_size=61, hidden_size=16, num_attention_heads=4, intermediate_size=26, max_position_embeddings=22, **BERT_SETTINGS
     )
     decoder = BertConfig(
         vocab_size=65, hidden_size=16, num_attention_heads=2, intermediate_size=22, max_position_embeddings=40,
-        hidden_act="gelu_new", is_decoder=True, add_cross_attention=True, **BERT_WORDS,
+        hidden_act="gelu_new", is_decoder=True, add_cross_attention=True, **BERT_SETTINGS,
     )  # fmt: skip
     two_models(name, encoder, decoder, 510, 766)
 
 
 def roberta_roberta(name: str) -> None:
     """RoBERTa twice: each side counts positions from the ids that are not its pad token."""
-    words = BERT_WORDS | {"num_hidden_layers": 1}
+    settings = BERT_SETTINGS | {"num_hidden_layers": 1}
     encoder = RobertaConfig(
         vocab_size=61, hidden_size=16, num_attention_heads=2, intermediate_size=26, max_position_embeddings=23,
-        type_vocab_size=1, **words,
+        type_vocab_size=1, **settings,
     )  # fmt: skip
     decoder = RobertaConfig(
         vocab_size=63, hidden_size=12, num_attention_heads=3, intermediate_size=22, max_position_embeddings=41,
-        type_vocab_size=1, is_decoder=True, add_cross_attention=True, **words,
+        type_vocab_size=1, is_decoder=True, add_cross_attention=True, **settings,
     )  # fmt: skip
     two_models(name, encoder, decoder, 520, 720)
 
 
 def bert_gpt2(name: str) -> None:
-    """GPT-2 looks at a BERT: `ln_cross_attn` before, `q_attn` for queries, keys and values in one `c_attn`."""
+    """GPT-2 with cross-attention to a BERT: `ln_cross_attn` before, `q_attn` for queries, keys and values in one `c_attn`."""
     encoder = BertConfig(
-        vocab_size=61, hidden_size=12, num_attention_heads=2, intermediate_size=26, max_position_embeddings=22, **BERT_WORDS
+        vocab_size=61, hidden_size=12, num_attention_heads=2, intermediate_size=26, max_position_embeddings=22, **BERT_SETTINGS
     )
     decoder = GPT2Config(
         vocab_size=65, n_embd=16, n_head=4, n_layer=2, n_positions=40, n_inner=30, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -136,11 +136,11 @@ def two_models(name: str, encoder: PretrainedConfig, decoder: PretrainedConfig, 
 
 
 def bart(name: str) -> None:
-    """Post-norm, GELU by erf, epsilons 1e-5. Learned positions are at an offset of two: position 0 is row 2 of the matrix.
+    """Post-norm, exact GELU, epsilons 1e-5. Learned positions are at an offset of two: position 0 is row 2 of the matrix.
 
     A norm follows the sum of embedding and position; there is none at the end. `final_logits_bias`, zeros in published
     files and so often left out of them, is added to the logits. `embed_tokens` of both sides and `lm_head` are `shared`.
-    `beams.forced`: the end token is forced as the last of the longest, as published BART has it.
+    `beams.forced`: the end token is forced at the maximum length, as in published BART.
     """
     config = BartConfig(
         vocab_size=73, d_model=20, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
@@ -178,9 +178,9 @@ def marian(name: str) -> None:
 def t5(name: str) -> None:
     """T5 1.0: ReLU, and the tied head takes the states times 1 / sqrt(width), as `tie_word_embeddings` is true.
 
-    Attention scores are not divided by anything; Only block 0 of each side has
-    `relative_attention_bias`, added in all blocks; cross attention has none. Encoder: 2-sided buckets, decoder: 1-sided.
-    RMS norms (1e-6) before each part and at the end, no biases anywhere. The last of the hidden states is after the norm.
+    Attention scores are not scaled. Only block 0 of each side has `relative_attention_bias`, added in all blocks;
+    cross-attention has none. Encoder: bidirectional buckets, decoder: causal ones.
+    RMS norms (1e-6) before each sublayer and at the end, no biases anywhere. The last of the hidden states is after the norm.
     """
     config = T5Config(
         vocab_size=61, d_model=16, d_kv=6, d_ff=26, num_layers=2, num_decoder_layers=2, num_heads=3,
@@ -201,7 +201,7 @@ def t5(name: str) -> None:
 
 
 def t5_v1_1(name: str) -> None:
-    """T5 1.1: gelu_new(wi_0 x) * wi_1 x, a head of its own, and no factor before it, as `tie_word_embeddings` is false.
+    """T5 1.1: gelu_new(wi_0 x) * wi_1 x, an untied head, and no factor before it, as `tie_word_embeddings` is false.
 
     transformers 5 says that T5 is always tied and keeps the head apart only because the file has both; it would save such
     a model without its head. Hence the head is put into the file here, and the config is written as published files have it.

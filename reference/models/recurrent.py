@@ -1,8 +1,8 @@
 """Recurrent encoder-decoders with additive attention (Bahdanau et al. 2015): PyTorch's nn.GRU and nn.LSTM.
 
-No library has such a model with checkpoints, so the folders are in the names of `attentive` (`model_type`
-"attentive-recurrent"), and so are the keys of the goldens. Encoders read packed sequences, so that PyTorch itself leaves
-padding out; decoders go step by step, and look at the source with the state that the step before left, as in "Dive into
+No library has such a model with checkpoints, so the folders have attentive's own names (`model_type`
+"attentive-recurrent"), and so do the keys of the goldens. Encoders read packed sequences, so that PyTorch itself skips
+padding; decoders run step by step, and attend to the source with the previous state as the query, as in "Dive into
 Deep Learning".
 """
 
@@ -91,7 +91,7 @@ class Recurrent(nn.Module):
         return found | named("last", state)
 
     def ours(self, values: Tensors) -> Tensors:
-        """Tensors by the names of PyTorch's parameters, weights or gradients, by our names."""
+        """Weights or gradients under PyTorch's names, renamed to ours."""
         found = {}
         for name, value in values.items():
             part, rest = name.split(".", 1)
@@ -120,7 +120,7 @@ def named(name: str, state: tuple) -> Tensors:
 
 
 def redraw(model: nn.Module, seed: int) -> None:
-    """Weights that make states forget little and attention far from uniform."""
+    """Weights with which states forget little and attention is far from uniform."""
     draws = generator(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -175,10 +175,10 @@ def make(name: str, seed: int, greedy_seed: int, **settings) -> None:
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    words = {
+    config_json = {
         "model_type": "attentive-recurrent", "attentive": config, "decoder_start_token_id": START, "eos_token_id": END,
     }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(words, indent=2, sort_keys=True) + "\n")
+    (folder / "config.json").write_text(json.dumps(config_json, indent=2, sort_keys=True) + "\n")
     weights = model.ours({name: it.detach() for name, it in model.named_parameters()})
     weights = {name: it.clone().contiguous() for name, it in weights.items()}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
@@ -203,15 +203,15 @@ def make(name: str, seed: int, greedy_seed: int, **settings) -> None:
 
 
 def bahdanau_gru(name: str) -> None:
-    """As in the paper: the encoder reads both ways, and the decoder starts from the way back. Two layers."""
+    """As in the paper: a bidirectional encoder, and an initial decoder state from its backward direction. Two layers."""
     make(name, 1100, 1110, cell="gru", layers=2, directions="both", first_state="backward")
 
 
 def bahdanau_lstm(name: str) -> None:
-    """Both ways, joined for the decoder's first state and memory. Two layers."""
+    """Bidirectional, both directions concatenated for the decoder's initial hidden and cell state. Two layers."""
     make(name, 1200, 1205, cell="lstm", layers=2, directions="both", first_state="joined")
 
 
 def bahdanau_plain(name: str) -> None:
-    """As in "Dive into Deep Learning" and the benchmark: one way, one layer, and the last state as it is."""
+    """As in "Dive into Deep Learning" and the benchmark: unidirectional, one layer, and the last state copied."""
     make(name, 1300, 1309, cell="gru", layers=1, directions="forward", first_state="copied")

@@ -1,32 +1,32 @@
-"""Reformer: reversible layers, axial positions, local attention and attention among vectors that hash alike.
+"""Reformer: reversible layers, axial positions, local attention and LSH attention.
 
-What hashing attention computes stands in reference/attention/from_reformer.py.
+reference/attention/from_reformer.py documents LSH attention.
 
-Layers. Two streams start as the same embedding: a += attention(norm(h)), then h += mlp(norm(a)). At the end [a, h] are put
-beside one another, normed over twice the width, and the head maps 2 width to the vocabulary. `hidden_states.i` is
+Layers. Two streams start as the same embedding: a += attention(norm(h)), then h += mlp(norm(a)). At the end a and h are
+concatenated, normalized over twice the width, and the head projects 2 width to the vocabulary. `hidden_states.i` is
 the stream h before layer i, the last of them h after the last layer; `last_hidden_state`, twice as wide, is after the norm.
 
-Positions. The position p is row p / n of `weights.0` [m, 1, d0] beside row p % n of `weights.1` [1, n, d1], for
-`axial_pos_shape` (m, n); d0 + d1 is the width.
+Positions. The embedding of position p is row p / n of `weights.0` [m, 1, d0] concatenated with row p % n of `weights.1`
+[1, n, d1], for `axial_pos_shape` (m, n); d0 + d1 is the width.
 
-Local attention. Chunks in order; a query sees its chunk, `local_num_chunks_before` before it and `.._after` behind it. The
-ring of chunks is closed: the first chunk sees the last one too, unless the mask is causal. Scores are q k / sqrt(head
-width); a token sees itself. A text that fits into one chunk is not cut.
+Local attention. Chunks in order; a query sees its chunk, `local_num_chunks_before` before it and `.._after` after it. The
+chunks form a ring: the first chunk sees the last one too, unless the mask is causal. Scores are q k / sqrt(head
+width); a token sees itself. A text that fits into one chunk is not split.
 
-Hashing. The rotations are drawn anew in every layer and call from torch.manual_seed(`hash_seed`): the same for all
-layers, `rotations` [heads, head width, rounds, sum of bucket factors / 2]. With factors of buckets [b0, b1] the first b0 / 2
+Hashing. The rotations are sampled in every layer and call from torch.manual_seed(`hash_seed`): the same for all
+layers, `rotations` [heads, head width, hashes, sum of bucket factors / 2]. With factors of buckets [b0, b1] the first b0 / 2
 columns give the bucket's remainder modulo b0 and the others its quotient: bucket = i0 + b0 i1.
 
-Padding. A text longer than the smaller chunk is filled up to a multiple of both chunks (`uneven`), with a mask.
+Padding. A text longer than the smaller chunk is padded to a multiple of both chunks (`uneven`), with a mask.
 
-Other. The MLP's activation comes after its first map, ReLU by config. No biases in attention. `lm_head.bias` is in the
-file, and transformers before 5 adds it; 5.22.2 lost the line and does not. `logits` have it, `logits_without_bias` not.
-transformers' attentions are by chunk, [batch, heads, (rounds *) chunks, chunk, keys], for hashing in the order of the sorted
-vectors; `dense_attentions.i` [batch, heads, queries, keys] are by position (dense.py).
+Other. The MLP's activation is ReLU by config. No biases in attention. `lm_head.bias` is in the file, and transformers before 5
+adds it; 5.22.2 does not. `logits` have it, `logits_without_bias` do not.
+transformers' attentions are by chunk, [batch, heads, (hashes *) chunks, chunk, keys], for LSH in sorted
+order; `dense_attentions.i` [batch, heads, queries, keys] are by position (dense.py).
 
-A token that sees only itself. transformers gives its score -1e5, and a token may see itself once per round: float32 cannot
-hold -1e5 + log 2 to better than 4e-3, so weights that should be 1/2 come out as 0.499. Here the score is -30, which
-changes no weight by more than 1e-13 and which float32 can hold.
+A token that sees only itself. transformers gives its score -1e5, and a token may see itself once per hash: float32 cannot
+represent -1e5 + log 2 to better than 4e-3, so weights that should be 1/2 become 0.499. Here the score is -30, which
+changes no weight by more than 1e-13 and which float32 represents.
 """
 
 import math
@@ -43,9 +43,9 @@ BATCH, LENGTH, SEED = 2, 16, 11
 
 
 def reformer(name: str) -> None:
-    """Causal. Its greedy tokens come from passes over the whole text, filled up; the cache of transformers is not used.
+    """Causal. Its greedy tokens come from passes over the whole padded text; the cache of transformers is not used.
 
-    A cached query looks only into its own bucket, so it may find others.
+    A cached query attends only within its own bucket, so it may find other keys.
     """
     config = ReformerConfig(
         attn_layers=["local", "lsh", "lsh"], num_buckets=6, num_hashes=2, is_decoder=True, lsh_attn_chunk_length=4,
@@ -59,7 +59,7 @@ def reformer(name: str) -> None:
 
 
 def reformer_masked(name: str) -> None:
-    """Both directions: chunks behind are seen as well. Buckets in two factors."""
+    """Bidirectional: also attends to later chunks. Buckets in two factors."""
     config = ReformerConfig(
         attn_layers=["lsh", "local"], num_buckets=[2, 4], num_hashes=2, is_decoder=False, lsh_attn_chunk_length=4,
         local_attn_chunk_length=4, lsh_num_chunks_after=1, local_num_chunks_after=1, axial_pos_shape=[4, 6],
@@ -119,7 +119,7 @@ def checked(model: torch.nn.Module, inputs: Tensors, logits: str, prefix: str = 
 
 
 class margins:
-    """How far the hashes that were made are from another bucket."""
+    """The margin between a vector's bucket and the next best."""
 
     def __enter__(self) -> list[float]:
         found: list[float] = []

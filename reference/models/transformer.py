@@ -1,7 +1,7 @@
-"""The Transformer of the paper (Vaswani et al. 2017) from PyTorch's own layers, saved under attentive's settings and names.
+"""The Transformer of the paper (Vaswani et al. 2017) from PyTorch's own layers, saved with attentive's config and names.
 
-transformers has no class for it. Norms stand after the residual sums and none at the end, ReLU, sines and cosines in turns,
-embeddings times sqrt(width), and one table for source, target and scores.
+transformers has no class for it. Post-norm without a final norm, ReLU, interleaved sines and cosines, embeddings times
+sqrt(width), and one table for source, target and logits.
 """
 
 import json
@@ -17,7 +17,7 @@ VOCABULARY, LENGTH, WIDTH, HEADS, HIDDEN, LAYERS = 61, 40, 16, 4, 28, 2
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder over one table."""
+    """Encoder and decoder with one embedding table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def transformer(name: str) -> None:
 
 
 def settings() -> dict:
-    """What attentive calls the same model."""
+    """The config of the same model in attentive."""
 
     def stack(role: str) -> dict:
         attention = {"kind": "full", "heads": HEADS, "bias": True, "output_bias": True}

@@ -1,25 +1,25 @@
 """Transformer-XL with its adaptive softmax, from transformers 4.57.1. Dai et al. 2019.
 
-What attention computes stands in reference/attention/from_transformer_xl.py. Besides:
+reference/attention/from_transformer_xl.py documents the attention. Besides:
 
 - Post-norm layers (epsilon 1e-5), ReLU; no biases in attention, biases in the MLP. `r_w_bias` and `r_r_bias` per layer.
 - Embeddings are in clusters: ids below cutoffs[0] have width d_embed, those of cluster i d_embed / div_val^i; each cluster
   has a projection to d_model (`emb_projs.i` [d_model, width]); then times sqrt(d_model).
-- The softmax's head is the first cluster's words and then one entry per other cluster (`cluster_weight`, `cluster_bias`),
-  log p(word) = log p(cluster) + log p(word | cluster). `logits` are these log-probabilities: transformers calls
+- The head of the softmax is the first cluster's tokens, then one entry per further cluster (`cluster_weight`, `cluster_bias`),
+  log p(token) = log p(cluster) + log p(token | cluster). `logits` are these log-probabilities: transformers calls
   them prediction_scores. A cluster's matrix is tied to its embedding; its projection is tied from cluster 1 on
   (`tie_projs`), used transposed; cluster 0 has its own `crit.out_projs.0`. Biases are `crit.out_layers.i.bias`.
 - Without `mems` transformers starts with a memory of `mem_len` zeros, which takes part in attention: a zero key still has
-  the score of its distance. `first` is so, `second` goes on with `first.new_mems`, `without_memory` has mem_len 0 and
+  the score of its distance. So does `first`; `second` continues with `first.new_mems`, `without_memory` has mem_len 0 and
   same_length off: plain causal attention.
-- `mems.i` is [mem_len, batch, width], the inputs of layer i, those of the last layer's output are not kept.
-- same_length: query i sees the mem_len keys up to and with itself, not all of the memory: keys j with
+- `mems.i` is [mem_len, batch, width], the inputs of layer i; the output of the last layer is not kept.
+- same_length: query i sees mem_len keys up to and including its own, not all of the memory: keys j with
   i + m - mem_len < j <= i + m when m + length > mem_len.
-- clamp_len: distances above it count as it.
+- clamp_len: distances are clamped to it.
 - `loss` is the mean over targets; the labels are shifted by the model. The single `losses` of transformers are in the order
   of clusters, not of tokens, and are not stored.
-- 4.57.1 cannot run: it calls `type_as(dtype=..)`, which torch never had. `to(..)` is meant and put in its place.
-- The decoding here feeds the prompt and then token after token with the memory: a pass over the whole text gives others.
+- 4.57.1 cannot run: it calls `type_as(dtype=..)`, which torch never had. It is replaced by `to(..)`.
+- Greedy decoding processes the prompt and then token after token with the memory: a pass over the whole text gives others.
 """
 
 import math

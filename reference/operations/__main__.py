@@ -1,9 +1,9 @@
-"""Makes fixtures/operations/golden.safetensors: what PyTorch computes for each operation of the room `tensor`.
+"""Makes fixtures/operations/golden.safetensors: what PyTorch computes for each operation of the crate `tensor`.
 
-A case is an operation with its settings, its inputs, what flows back into each output, and what PyTorch makes of them:
-the outputs, and the gradient of every input. Inputs are float32 numbers, the arithmetic is float64, and the results are
-rounded to float32 once, at the end. Every case draws from a seed of its own, made of its name, so that a new case leaves
-the others as they are. Two runs write the same bytes.
+A case is an operation with its settings, its inputs, the upstream gradient of each output, and PyTorch's results: the
+outputs, and the gradient of every input. Inputs are float32, the arithmetic is float64, and the results are rounded to
+float32 once, at the end. Every case is sampled from a seed derived from its name, so that a new case leaves the others
+unchanged. Two runs write the same bytes.
 
 Tensors are `CASE.input.NAME`, `CASE.output.0`, `CASE.upstream.0` and `CASE.gradient.NAME`. The settings are JSON under the
 key `cases` of the file's metadata: one key, because safetensors writes several in no fixed order.
@@ -85,7 +85,7 @@ def compute(case: Case) -> Tensors:
 
 
 def settled(gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient that is zero in exact arithmetic is stored as zero, not as what rounding left of it."""
+    """A gradient that is zero in exact arithmetic is stored as zero, without its rounding errors."""
     return torch.zeros_like(gradient) if gradient.abs().max() < 1e-12 else gradient
 
 

@@ -1,4 +1,4 @@
-"""Cases of softmax attention: its context, log-sums and weights, and masks."""
+"""Cases of softmax attention: its context, log-sum-exp and weights, and masks. (Names seed the inputs, so old ones stay.)"""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def attentions() -> Iterator[Case]:
         "bias_of_sequences": Heads(3, 5, batch=2, heads=4, bias=(2, 1)),
         "one_bias": Heads(5, 5, batch=2, window=2, bias=(1, 1)),
         "bias_padded": Heads(5, 5, batch=2, bias=(1, 2), ranges=[[1, 5], [0, 3]]),
-        # The first query has nothing left, though no mask hides anything from it.
+        # The bias forbids all keys of the first query, though none is masked.
         "bias_that_forbids": Heads(4, 3, bias=(1, 1), forbidden=[(0, 0), (0, 1), (0, 2), (2, 1)]),
         "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 4), bias_of="keys"),
         "bias_of_keys_shared": Heads(7, 5, batch=3, causal=True, bias=(1, 1), bias_of="keys"),
@@ -55,7 +55,7 @@ def attentions() -> Iterator[Case]:
         "bias_of_distances_padded": Heads(
             5, 5, batch=2, bias=(1, 2), bias_of="distances", window=3, ranges=[[1, 5], [0, 3]]
         ),
-        # The last query may go no distance.
+        # The bias forbids every distance of the last query.
         "bias_of_distances_that_forbids": Heads(
             5, 3, heads=1, key_value_heads=1, bias=(1, 1), bias_of="distances", forbidden_places=[0, 1, 2]
         ),
@@ -97,7 +97,7 @@ def attentions() -> Iterator[Case]:
 
 
 def log_sums() -> Iterator[Case]:
-    # Log-sums of minus infinity cannot be stored: every query sees something.
+    # A log-sum-exp of minus infinity cannot be stored: every query sees a key.
     for name, heads, unread in [
         ("one_number", Heads(1, 1, heads=1, key_value_heads=1, width=1, value_width=1), ()),
         ("plain", Heads(7, 5, batch=2, heads=3, key_value_heads=3, width=5, value_width=3), ()),
@@ -121,7 +121,7 @@ def log_sums() -> Iterator[Case]:
         ("two_parts", 2, (2, 3, 5, 4), []),
         ("one_number", 2, (1, 1, 1, 1), []),
         ("four_parts", 4, (1, 2, 7, 3), []),
-        # (part, query) of which nothing was seen.
+        # (part, query) without visible keys.
         ("parts_that_saw_nothing", 3, (2, 2, 5, 3), [(0, 0), (1, 0), (2, 1), (0, 3)]),
     ]:
         name = f"merge_attended.{name}"

@@ -20,7 +20,7 @@ class Case:
     # Takes the inputs by name, in float64, and returns a tensor or a tuple of them.
     function: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     settings: dict = field(default_factory=dict)
-    # Outputs into which nothing flows back, as when nobody reads them.
+    # Outputs without an upstream gradient, as when they are unused.
     unread: tuple[int, ...] = ()
     # Whether the function has a derivative at these inputs that finite differences can find.
     smooth: bool = True
@@ -36,6 +36,6 @@ def draw(name: str, shapes: dict[str, tuple[int, ...]]) -> Tensors:
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax that gives zeros, and sends nothing back, where a row is nothing but minus infinity."""
+    """Softmax that gives zeros, without a gradient, where a row has only minus infinity."""
     empty = (x == MINUS_INFINITY).all(-1, keepdim=True)
     return torch.softmax(x.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)

@@ -10,7 +10,7 @@ from case import MINUS_INFINITY, Tensors, draw, softmax
 
 @dataclass
 class Heads:
-    """The sizes of an attention, and who may attend to whom in it."""
+    """The sizes of an attention, and its mask."""
 
     queries: int
     keys: int
@@ -23,15 +23,15 @@ class Heads:
     causal: bool = False
     window: int | None = None
     ranges: list[list[int]] | None = None
-    # The size of a block and, for each head or for all, for each block of queries, the blocks of keys that it sees.
+    # The block size and, for each head or for all, for each block of queries, the visible blocks of keys.
     blocks: tuple[int, list[list[list[int]]]] | None = None
-    # Sequences and heads of the bias, each one or all of them.
+    # The batch and the heads of the bias, each one or all.
     bias: tuple[int, int] | None = None
-    # What the numbers of the bias are of: "pairs", "keys" or "distances" (which all sequences share).
+    # What the elements of the bias belong to: "pairs", "keys" or "distances" (shared by all sequences).
     bias_of: str = "pairs"
     # (query, key) pairs whose bias is minus infinity.
     forbidden: list[tuple[int, int]] = field(default_factory=list)
-    # Keys, or places of distances, whose bias is minus infinity, of the first sequence and head.
+    # Keys, or indices of distances, whose bias is minus infinity, of the first sequence and head.
     forbidden_places: list[int] = field(default_factory=list)
 
     def settings(self) -> dict:
@@ -61,7 +61,7 @@ class Heads:
         return inputs
 
     def allowed(self) -> torch.Tensor:
-        """Pairs that may meet, `[batch, heads or 1, queries, keys]`. The queries are the last of the keys' positions."""
+        """The allowed pairs, `[batch, heads or 1, queries, keys]`. The queries are the last of the keys' positions."""
         query = torch.arange(self.queries)[:, None] + self.keys - self.queries
         key = torch.arange(self.keys)[None, :]
         allowed = torch.ones(self.batch, 1, self.queries, self.keys, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Cases of linear attention and of the features that it is made of."""
+"""Cases of linear attention and of its feature maps."""
 
 from collections.abc import Callable, Iterator
 
@@ -61,7 +61,7 @@ def linear_attention(name: str, heads: Heads, has_start: bool) -> Case:
 
     numbers = {part: it.flatten().tolist() for part, it in start.items()} if has_start else None
     settings = {"causal": heads.causal, "keys": heads.ranges, "start": numbers}
-    # A state carries no gradient.
+    # No gradient flows through a state.
     return Case(name, "linear_attention", inputs, function, settings, unread=(1, 2))
 
 
@@ -78,7 +78,7 @@ def features() -> Iterator[Case]:
         for name, shape in [("one_number", (1, 1, 1, 1)), ("primes", (2, 3, 5, 7)), ("past_vectors", (1, 2, 3, 23))]:
             name = f"positive_features.{kind}.{name}"
             yield Case(name, "positive_features", draw(name, {"x": shape}), function, {"map": kind})
-        # Far out on both sides; between the points of the grid lies zero.
+        # Large values of both signs; zero lies between the points of the grid.
         tails = torch.linspace(-12, 12, 62).reshape(1, 1, 2, 31)
         name = f"positive_features.{kind}.tails"
         yield Case(name, "positive_features", {"x": tails}, function, {"map": kind})
@@ -91,7 +91,7 @@ def features() -> Iterator[Case]:
         ]:
             name = f"random_features.{stabilizer}.{name}"
             inputs = draw(name, {"x": x, "projection": (count, x[-1])})
-            # The maxima are detached, so finite differences see another slope.
+            # The maxima are detached, so finite differences give another gradient.
             smooth = stabilizer == "constant"
             function = random_features(stabilizer)
             settings = {"stabilizer": stabilizer}

@@ -1,4 +1,4 @@
-"""Cases of what works on rows and single numbers: linear maps, sums and norms, activations, softmax, rotary positions,
+"""Cases of operations on rows and elements: linear layers, residual sums and norms, activations, softmax, rotary positions,
 embeddings, cross-entropy."""
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ ACTIVATIONS = {
 
 
 def linears() -> Iterator[Case]:
-    # Tiles of the product are six rows by sixteen or thirty-two columns; up to four rows have a kernel of their own.
+    # Tiles of the product are six rows by sixteen or thirty-two columns; up to four rows use GEMV.
     for name, x, output, bias in [
         ("one_number", (1, 1), 1, True),
         ("one_row", (1, 33), 37, True),
@@ -46,7 +46,7 @@ def linears() -> Iterator[Case]:
             yield feed_forward(f"{name}.no_biases", kind, (7, 3), 17, 2, gated, [])
             yield feed_forward(f"{name}.one_row", kind, (1, 5), 33, 7, gated, first)
             yield feed_forward(f"{name}.one_number", kind, (1, 1), 1, 1, gated, [*first, "down"])
-    # Every other choice of biases, around the few rows and the tiles of the two products.
+    # Every other choice of biases, around the GEMV limit and the tiles of the two products.
     for name, x, hidden, output, biases in [
         ("few_rows", (4, 17), 9, 31, ["up"]),
         ("one_more_than_few", (5, 5), 31, 17, ["down"]),
@@ -117,7 +117,7 @@ def sums_and_norms() -> Iterator[Case]:
         yield Case(f"add.{name}", "add", inputs, lambda x, y: x + y)
     for kind, bias in [("layer", True), ("layer", False), ("rms", False)]:
         title = kind + ("" if bias or kind == "rms" else "_without_bias")
-        # One number is divided by its own size: with a small epsilon, its gradient is what rounding leaves of a difference.
+        # A single element is divided by its own magnitude: with a small epsilon, its gradient is a difference that cancels.
         yield norm(f"norm.{title}.one_number", "norm", kind, (1, 1), bias, epsilon=0.5)
         yield norm(f"norm_of_sum.{title}.one_number", "norm_of_sum", kind, (1, 1), bias, epsilon=0.5)
         for name, shape in [
@@ -139,7 +139,7 @@ def sums_and_norms() -> Iterator[Case]:
         case = norm(f"norm.{kind}.far_from_zero", "norm", kind, (4, 23), False, epsilon=1e-6)
         case.inputs["x"] += 4
         yield case
-        # Nothing but epsilon is left to divide by.
+        # The denominator is epsilon alone.
         case = norm(f"norm.{kind}.a_row_of_zeros", "norm", kind, (3, 11), False)
         case.inputs["x"][1] = 0
         yield case
@@ -177,7 +177,7 @@ def activations() -> Iterator[Case]:
             name = name.replace("activate", "gated")
             inputs = draw(name, {"gate": shape, "up": shape})
             yield Case(name, "gated", inputs, lambda gate, up, function=function: function(gate) * up, settings)
-        # Far out, where the function is flat or a line; between the points of the grid lies zero, and ReLU's corner.
+        # Large values, where the function is constant or linear; zero, ReLU's kink, lies between the points of the grid.
         tails = torch.linspace(-30, 30, 62).reshape(2, 31)
         yield Case(f"activate.{kind}.tails", "activate", {"x": tails}, function, settings)
     at_zero = torch.tensor([[0.0, -0.0, 1.0], [-1.0, 0.0, 2.0]])
@@ -256,7 +256,7 @@ def cross_entropies() -> Iterator[Case]:
         ]:
             yield cross_entropy(f"cross_entropy.{title}.{name}", vocabulary, targets, smoothing)
     yield cross_entropy("cross_entropy.all_smoothed", 9, [3, 8], 1.0)
-    # Words that cannot come: their logits are minus infinity.
+    # Masked tokens: their logits are minus infinity.
     case = cross_entropy("cross_entropy.masked", 9, [3, 8, IGNORED, 1], 0.0)
     case.inputs["logits"][0, 4:] = MINUS_INFINITY
     case.inputs["logits"][1, :8] = MINUS_INFINITY
@@ -272,7 +272,7 @@ def cross_entropy(name: str, vocabulary: int, targets: list[int], smoothing: flo
     counted = sum(target != IGNORED for target in targets)
 
     def function(logits):
-        # By sum and division: PyTorch's own mean is not a number where all targets are ignored; ours is zero.
+        # By sum and division: PyTorch's own mean is NaN where all targets are ignored; ours is zero.
         loss = F.cross_entropy(
             logits, torch.tensor(targets), ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum"
         )

@@ -1,4 +1,4 @@
-"""Decoders: GPT-2, Llama and its kin."""
+"""Decoders: GPT-2 and the Llama family."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import Draws, Kind, Tensors, Words
+from .draws import ConfigKwargs, Draws, Kind, Tensors
 from .texts import read, seeing, text, text_with_pads
 
 
@@ -33,40 +33,40 @@ def gpt2_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     return read(draws, config, padded, config.n_positions)
 
 
-def rope(draws: Draws, longest: int) -> Words:
+def rope(draws: Draws, longest: int) -> ConfigKwargs:
     """Every scaling, each with and without the settings that have defaults."""
     kinds = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
     kind = "longrope" if draws.oddly(0.1) else draws.choice(kinds)
-    words: Words = {"rope_type": kind, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
+    kwargs: ConfigKwargs = {"rope_type": kind, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
     if kind != "default":
-        words["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
+        kwargs["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
     if kind == "longrope":
-        words |= {"original_max_position_embeddings": longest, "short_factor": [1.0], "long_factor": [2.0]}
+        kwargs |= {"original_max_position_embeddings": longest, "short_factor": [1.0], "long_factor": [2.0]}
     if kind in ("yarn", "llama3"):
-        words["original_max_position_embeddings"] = draws.choice([max(2, longest // 2), max(2, longest // 4), longest])
+        kwargs["original_max_position_embeddings"] = draws.choice([max(2, longest // 2), max(2, longest // 4), longest])
     if kind == "llama3":
         low = draws.choice([1.0, 2.0])
-        words |= {"low_freq_factor": low, "high_freq_factor": low * draws.choice([2.0, 4.0])}
+        kwargs |= {"low_freq_factor": low, "high_freq_factor": low * draws.choice([2.0, 4.0])}
     if kind == "yarn":
         optional = {
             "attention_factor": draws.choice([1.0, 0.7, 1.3]), "beta_fast": draws.choice([32, 16.0, 4]),
             "beta_slow": draws.choice([1, 2.0]), "truncate": draws.flip(), "mscale": draws.choice([0.7, 1.0]),
             "mscale_all_dim": draws.choice([0.5, 1.0]),
         }  # fmt: skip
-        words |= {name: value for name, value in optional.items() if draws.flip(0.4)}
-    return words
+        kwargs |= {name: value for name, value in optional.items() if draws.flip(0.4)}
+    return kwargs
 
 
-def llama_words(draws: Draws) -> Words:
-    """What Llama and all of its kin have."""
+def llama_kwargs(draws: Draws) -> ConfigKwargs:
+    """The settings of the Llama family."""
     heads, each = draws.heads(even=True)
     longest = draws.longest()
     width = heads * each
-    words: Words = {"head_dim": None}
+    kwargs: ConfigKwargs = {"head_dim": None}
     if draws.flip():
-        words["head_dim"] = draws.choice([4, 6, 10, 16])
-        width = heads * draws.randint(math.ceil(5 / heads), 70 // heads)  # Llama's config wants a multiple all the same.
-    return words | {
+        kwargs["head_dim"] = draws.choice([4, 6, 10, 16])
+        width = heads * draws.randint(math.ceil(5 / heads), 70 // heads)  # Llama's config requires a multiple nevertheless.
+    return kwargs | {
         "vocab_size": draws.vocabulary(), "hidden_size": width, "num_hidden_layers": draws.depth(),
         "num_attention_heads": heads, "num_key_value_heads": draws.divisor(heads),
         "intermediate_size": draws.randint(3, 90), "max_position_embeddings": longest, "rms_norm_eps": draws.epsilon(),
@@ -76,8 +76,8 @@ def llama_words(draws: Draws) -> Words:
 
 
 def llama(draws: Draws) -> PretrainedConfig:
-    words = llama_words(draws)
-    return transformers.LlamaConfig(attention_bias=draws.flip(0.3), mlp_bias=draws.flip(0.3), **words)
+    kwargs = llama_kwargs(draws)
+    return transformers.LlamaConfig(attention_bias=draws.flip(0.3), mlp_bias=draws.flip(0.3), **kwargs)
 
 
 def window(draws: Draws) -> int | None:
@@ -85,41 +85,41 @@ def window(draws: Draws) -> int | None:
 
 
 def mistral(draws: Draws) -> PretrainedConfig:
-    return transformers.MistralConfig(sliding_window=window(draws), **llama_words(draws))
+    return transformers.MistralConfig(sliding_window=window(draws), **llama_kwargs(draws))
 
 
-def qwen_words(draws: Draws) -> Words:
-    """Windows by all the ways that Qwen has to say them."""
-    words = llama_words(draws)
-    words |= {"use_sliding_window": draws.flip(), "sliding_window": draws.randint(1, 10)}
-    words["max_window_layers"] = draws.choice([0, 1, 2, 28])
-    if words["use_sliding_window"] and draws.flip():
+def qwen_kwargs(draws: Draws) -> ConfigKwargs:
+    """Sliding windows in every form of Qwen's config."""
+    kwargs = llama_kwargs(draws)
+    kwargs |= {"use_sliding_window": draws.flip(), "sliding_window": draws.randint(1, 10)}
+    kwargs["max_window_layers"] = draws.choice([0, 1, 2, 28])
+    if kwargs["use_sliding_window"] and draws.flip():
         kinds = ["full_attention", "sliding_attention"]
-        words["layer_types"] = [draws.choice(kinds) for _ in range(words["num_hidden_layers"])]
-    return words
+        kwargs["layer_types"] = [draws.choice(kinds) for _ in range(kwargs["num_hidden_layers"])]
+    return kwargs
 
 
 def qwen2(draws: Draws) -> PretrainedConfig:
-    words = qwen_words(draws)
-    if words["head_dim"] is None:
-        del words["head_dim"]  # Not a word of Qwen2's own.
-    return transformers.Qwen2Config(**words)
+    kwargs = qwen_kwargs(draws)
+    if kwargs["head_dim"] is None:
+        del kwargs["head_dim"]  # Not a key of Qwen2's config.
+    return transformers.Qwen2Config(**kwargs)
 
 
 def qwen3(draws: Draws) -> PretrainedConfig:
-    words = qwen_words(draws)
-    if words["head_dim"] is None:
-        words["head_dim"] = draws.choice([4, 6, 8])
-    return transformers.Qwen3Config(attention_bias=draws.flip(0.3), **words)
+    kwargs = qwen_kwargs(draws)
+    if kwargs["head_dim"] is None:
+        kwargs["head_dim"] = draws.choice([4, 6, 8])
+    return transformers.Qwen3Config(attention_bias=draws.flip(0.3), **kwargs)
 
 
 def mixtral(draws: Draws) -> PretrainedConfig:
-    experts, words = draws.randint(1, 6), llama_words(draws)
-    # transformers cannot scale rotations where the width of a head is not said.
-    words["head_dim"] = words["head_dim"] or words["hidden_size"] // words["num_attention_heads"]
+    experts, kwargs = draws.randint(1, 6), llama_kwargs(draws)
+    # transformers cannot scale RoPE without `head_dim`.
+    kwargs["head_dim"] = kwargs["head_dim"] or kwargs["hidden_size"] // kwargs["num_attention_heads"]
     return transformers.MixtralConfig(
         num_local_experts=experts, num_experts_per_tok=draws.randint(1, experts), sliding_window=window(draws),
-        router_jitter_noise=0.1 if draws.oddly() else 0.0, **words,
+        router_jitter_noise=0.1 if draws.oddly() else 0.0, **kwargs,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Chance, and what a class of transformers is to the scripts that draw it."""
+"""The random generator of configs, and the description of a class of transformers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from transformers import PretrainedConfig
 
 Tensors = dict[str, torch.Tensor]
-Words = dict[str, object]
+ConfigKwargs = dict[str, object]
 
 ACTIVATIONS = ["gelu", "relu", "gelu_new", "silu", "gelu_pytorch_tanh", "gelu_fast", "swish", "sigmoid"]
 ODD_ACTIVATIONS = ["tanh", "quick_gelu", "mish", "gelu_10", "relu2", "leaky_relu", "gelu_python"]
 
 
 class Draws(random.Random):
-    """Chance, repeatable by its seed. `odd` draws settings as well that attentive is known to refuse."""
+    """A seeded generator. With `odd` it also samples settings that attentive is known to refuse."""
 
     def __init__(self, seed: str, deep: bool = False, odd: bool = False) -> None:
         super().__init__(seed)
@@ -35,7 +35,7 @@ class Draws(random.Random):
         return self.randint(8, 24) if self.deep else self.randint(1, 4)
 
     def heads(self, even: bool = False) -> tuple[int, int]:
-        """How many heads, and how wide each is: 5 numbers together at least, as a norm of fewer magnifies every error."""
+        """The number of heads and their width: together at least 5, as a norm of fewer elements magnifies every error."""
         heads = self.choice([1, 2, 3, 4, 5, 8])
         widths = [4, 6, 8, 16] if even else [1, 2, 3, 5, 7, 8, 16]
         return heads, self.choice([it for it in widths if heads * it >= 5])
@@ -64,19 +64,19 @@ class Draws(random.Random):
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of transformers: how its configs are drawn, and what it reads."""
+    """A class of transformers: how its configs and inputs are sampled."""
 
     name: str
     config: Callable[[Draws], PretrainedConfig]
     inputs: Callable[[Draws, PretrainedConfig, bool], Tensors]
-    #: Which token's state makes a vector of a whole row, so that rows in which it is padding are not compared.
+    #: Whether the last token is pooled: rows in which it is padding are not compared.
     pools_last: bool = False
-    #: Whether rounding cannot decide what the model, in float64, makes of inputs; others are drawn where it can.
+    #: Whether rounding cannot change a discrete choice for these inputs; otherwise others are sampled.
     settled: Callable[[torch.nn.Module, Tensors], bool] | None = None
 
 
 def answering(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], PretrainedConfig]:
-    """Configs of two labels, as the start and the end of an answer are."""
+    """Configs with two labels, for the start and the end of an answer."""
 
     def two(draws: Draws) -> PretrainedConfig:
         found = config(draws)

@@ -1,16 +1,16 @@
-"""Encoders: BERT and its kin, with the decoders that were made of them."""
+"""Encoders: the BERT family, and the decoders derived from it."""
 
 from __future__ import annotations
 
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import TASKS, Draws, Kind, Words, family
+from .draws import TASKS, ConfigKwargs, Draws, Kind, family
 from .texts import counted_text, plain_text, seeing, text
 
 
-def bert_words(draws: Draws) -> Words:
-    """What BERT and all of its kin have."""
+def bert_kwargs(draws: Draws) -> ConfigKwargs:
+    """The settings of the BERT family."""
     heads, each = draws.heads()
     vocabulary = draws.vocabulary()
     return {
@@ -23,7 +23,7 @@ def bert_words(draws: Draws) -> Words:
 
 def bert(draws: Draws) -> PretrainedConfig:
     types, labels = draws.randint(1, 4), draws.labels()
-    return transformers.BertConfig(**bert_words(draws), type_vocab_size=types, num_labels=labels)
+    return transformers.BertConfig(**bert_kwargs(draws), type_vocab_size=types, num_labels=labels)
 
 
 def bert_writer(draws: Draws) -> PretrainedConfig:
@@ -33,10 +33,10 @@ def bert_writer(draws: Draws) -> PretrainedConfig:
 
 
 def roberta(draws: Draws) -> PretrainedConfig:
-    words = bert_words(draws)
-    words["max_position_embeddings"] += words["pad_token_id"] + 1
+    kwargs = bert_kwargs(draws)
+    kwargs["max_position_embeddings"] += kwargs["pad_token_id"] + 1
     types, labels = draws.randint(1, 3), draws.labels()
-    return transformers.RobertaConfig(**words, type_vocab_size=types, num_labels=labels)
+    return transformers.RobertaConfig(**kwargs, type_vocab_size=types, num_labels=labels)
 
 
 def roberta_writer(draws: Draws) -> PretrainedConfig:
@@ -58,14 +58,14 @@ def distilbert(draws: Draws) -> PretrainedConfig:
 def albert(draws: Draws) -> PretrainedConfig:
     layers = draws.depth()
     return transformers.AlbertConfig(
-        **bert_words(draws) | {"num_hidden_layers": layers}, type_vocab_size=draws.randint(1, 4),
+        **bert_kwargs(draws) | {"num_hidden_layers": layers}, type_vocab_size=draws.randint(1, 4),
         num_labels=draws.labels(), embedding_size=draws.randint(5, 40), num_hidden_groups=draws.randint(1, layers),
         inner_group_num=draws.randint(1, 3),
     )  # fmt: skip
 
 
 def bert_generation(draws: Draws) -> PretrainedConfig:
-    return transformers.BertGenerationConfig(**bert_words(draws))
+    return transformers.BertGenerationConfig(**bert_kwargs(draws))
 
 
 def bert_generation_writer(draws: Draws) -> PretrainedConfig:

@@ -1,7 +1,7 @@
 """Models of long texts: Longformer, BigBird and Reformer.
 
-Reformer's rotations are drawn by PyTorch from `hash_seed`, which every draw has, so hashing can be compared; a text in which a
-vector is so near to two buckets that rounding decides is drawn anew. Without a seed transformers draws other rotations in
+Reformer's rotations are sampled by PyTorch from `hash_seed`, which every draw has, so hashing can be compared; a text in which
+a vector is so near to two buckets that rounding decides is resampled. Without a seed transformers samples other rotations in
 every pass, and there is nothing to compare.
 """
 
@@ -14,27 +14,27 @@ import transformers
 from transformers import PretrainedConfig
 
 from .draws import TASKS, Draws, Kind, Tensors, answering, family
-from .encoders import bert_words
+from .encoders import bert_kwargs
 from .texts import counted_text, ids, length_of, mask, positions, read
 
-#: How far a vector is from another bucket at least.
+#: The minimum margin of a vector from another bucket.
 MARGIN = 1e-5
 
 
 def longformer(draws: Draws) -> PretrainedConfig:
     """Windows of one size, or of two. transformers fails on those of 2, and on those that do not divide the largest."""
-    words = bert_words(draws)
-    words["max_position_embeddings"] += words["pad_token_id"] + 1
+    kwargs = bert_kwargs(draws)
+    kwargs["max_position_embeddings"] += kwargs["pad_token_id"] + 1
     window = draws.choice([4, 6, 8, 10])
-    windows = [window * draws.randint(1, 2) for _ in range(words["num_hidden_layers"])]
+    windows = [window * draws.randint(1, 2) for _ in range(kwargs["num_hidden_layers"])]
     return transformers.LongformerConfig(
-        **words, attention_window=windows if draws.flip() else windows[0], type_vocab_size=draws.randint(1, 3),
+        **kwargs, attention_window=windows if draws.flip() else windows[0], type_vocab_size=draws.randint(1, 3),
         sep_token_id=draws.randint(4, 10), num_labels=draws.labels(),
     )  # fmt: skip
 
 
 def text_with_globals(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """RoBERTa's text. Some rows may have no globals, and padding may be said to be one, which it then is not."""
+    """RoBERTa's text. Some rows may have no globals; padding may be marked global, which has no effect."""
     found = counted_text(draws, config, padded)
     if draws.flip(0.7):
         chance = draws.choice([0.1, 0.3, 0.9])
@@ -59,12 +59,12 @@ def question_with_globals(draws: Draws, config: PretrainedConfig, padded: bool) 
 
 
 def big_bird(draws: Draws) -> PretrainedConfig:
-    """Small blocks, so that texts are long enough to be seen in part; those of the others are seen whole."""
-    words = bert_words(draws)
+    """Small blocks, so that some texts are long enough for sparse attention; shorter ones get full attention."""
+    kwargs = bert_kwargs(draws)
     block = draws.choice([1, 2, 2, 3, 4])
-    words["max_position_embeddings"] = block * draws.randint(4, 64 // block)
+    kwargs["max_position_embeddings"] = block * draws.randint(4, 64 // block)
     return transformers.BigBirdConfig(
-        **words, attention_type=draws.choice(["block_sparse"] * 3 + ["original_full"]), block_size=block,
+        **kwargs, attention_type=draws.choice(["block_sparse"] * 3 + ["original_full"]), block_size=block,
         num_random_blocks=draws.choice([1, 1, 2, 3]), use_bias=draws.flip(0.8), rescale_embeddings=draws.flip(0.3),
         type_vocab_size=draws.randint(2, 4), sep_token_id=draws.randint(4, 10), num_labels=draws.labels(),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def long_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
 
 
 def reformer(draws: Draws) -> PretrainedConfig:
-    """Layers of both kinds in any order. A text is filled up to a multiple of both chunks, which positions must reach."""
+    """Layers of both kinds in any order. A text is padded to a multiple of both chunks, which positions must reach."""
     layers = [draws.choice(["local", "lsh"]) for _ in range(draws.depth())]
     local, lsh = draws.randint(2, 6), draws.randint(2, 6)
     multiple = math.lcm(local, lsh)
@@ -97,7 +97,7 @@ def reformer(draws: Draws) -> PretrainedConfig:
 
 
 def reformer_writer(draws: Draws) -> PretrainedConfig:
-    """transformers refuses chunks behind a token's own."""
+    """transformers refuses later chunks in a causal model."""
     found = reformer(draws)
     found.is_decoder, found.local_num_chunks_after, found.lsh_num_chunks_after = True, 0, 0
     return found
@@ -110,7 +110,7 @@ def reformer_filler(draws: Draws) -> PretrainedConfig:
 
 
 def chunked_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """Positions of one's own are given to texts of whole chunks, as transformers fails to fill them up."""
+    """Explicit position ids only for texts of whole chunks, as transformers fails to pad them."""
     longest = config.max_position_embeddings
     shape = draws.randint(2, 4), length_of(draws, longest, most=48)
     found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}

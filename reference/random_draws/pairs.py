@@ -1,4 +1,4 @@
-"""An encoder with a decoder: BART, Marian, T5, and two models of their own."""
+"""Encoder-decoders: BART, Marian, T5, and pairs of two models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import transformers
 from transformers import PretrainedConfig
 
 from .decoders import gpt2
-from .draws import Draws, Kind, Tensors, Words, family
+from .draws import ConfigKwargs, Draws, Kind, Tensors, family
 from .encoders import bert, bert_generation, roberta
 from .texts import LONGEST, pair_of
 
@@ -34,7 +34,7 @@ def any_encoder(draws: Draws) -> PretrainedConfig:
     return draws.choice([bert, roberta, bert_generation])(draws)
 
 
-def bart_words(draws: Draws) -> Words:
+def bart_kwargs(draws: Draws) -> ConfigKwargs:
     heads, each = draws.heads()
     other, vocabulary = draws.divisor(heads), draws.vocabulary()
     return {
@@ -48,17 +48,17 @@ def bart_words(draws: Draws) -> Words:
 
 
 def bart(draws: Draws) -> PretrainedConfig:
-    return transformers.BartConfig(**bart_words(draws))
+    return transformers.BartConfig(**bart_kwargs(draws))
 
 
 def marian(draws: Draws) -> PretrainedConfig:
-    """Marian's embedding is scaled by a small weight in published files; `scale_embedding` is drawn all the same."""
-    words = bart_words(draws)
-    words |= {"pad_token_id": words["vocab_size"] - 1, "decoder_start_token_id": words["vocab_size"] - 1}
-    words |= {"share_encoder_decoder_embeddings": not draws.oddly()}
-    if words["d_model"] % 2 and not draws.oddly():
-        words["d_model"] *= 2  # attentive's sinusoids are pairs.
-    return transformers.MarianConfig(**words)
+    """Marian's embedding is scaled by a small weight in published files; `scale_embedding` is sampled nevertheless."""
+    kwargs = bart_kwargs(draws)
+    kwargs |= {"pad_token_id": kwargs["vocab_size"] - 1, "decoder_start_token_id": kwargs["vocab_size"] - 1}
+    kwargs |= {"share_encoder_decoder_embeddings": not draws.oddly()}
+    if kwargs["d_model"] % 2 and not draws.oddly():
+        kwargs["d_model"] *= 2  # attentive's sinusoids are pairs.
+    return transformers.MarianConfig(**kwargs)
 
 
 def t5(draws: Draws, tied: bool = True) -> PretrainedConfig:

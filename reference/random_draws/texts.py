@@ -1,4 +1,4 @@
-"""Inputs of models that read texts: ids, kinds of segments, positions, masks, and the states of an encoder."""
+"""Inputs of models that read texts: ids, token types, positions, masks, and the states of an encoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def noise(draws: Draws, *shape: int) -> torch.Tensor:
 
 
 def mask(draws: Draws, rows: int, length: int) -> torch.Tensor:
-    """Row 0 is all real; the others are padded on the right, on the left, or on both sides."""
+    """Row 0 is unpadded; the others are padded on the right, on the left, or on both sides."""
     found = torch.ones(rows, length, dtype=torch.long)
     for row in range(1, rows):
         real = draws.randint(1, length)
@@ -39,14 +39,14 @@ def length_of(draws: Draws, longest: int, most: int = LONGEST) -> int:
 
 
 def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """Ordinary ids below the padding, so that a mask that leaks shows."""
+    """Ordinary ids at padding, so that a leaking mask shows."""
     return read(draws, config, padded, config.max_position_embeddings)
 
 
 def read(
     draws: Draws, config: PretrainedConfig, padded: bool, longest: int, positioned: bool = True, most: int = LONGEST
 ) -> Tensors:
-    """Ids; token types where there are some, positions of one's own now and then."""
+    """Ids; token types where the model has them, sometimes explicit position ids."""
     shape = draws.randint(2, 4), length_of(draws, longest, most)
     found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}
     types = getattr(config, "type_vocab_size", 0)
@@ -60,10 +60,10 @@ def read(
 
 
 def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) -> torch.Tensor:
-    """In a row from anywhere on, or any at all.
+    """Consecutive from any start, or arbitrary.
 
-    Without a mask transformers' decoders take a gap in the positions for the start of another text, which the tokens after
-    it do not see beyond; attentive does not.
+    Without a mask transformers' decoders treat a gap in the positions as the start of another packed sequence; attentive
+    does not.
     """
     if padded:
         return ids(draws, longest, shape)
@@ -72,7 +72,7 @@ def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) 
 
 
 def text_with_pads(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """The pad token stands below the padding, as transformers finds a row's last token by it."""
+    """The pad token at padding, as transformers finds a row's last token by it."""
     found = text(draws, config, padded)
     if padded:
         found["input_ids"][found["attention_mask"] == 0] = config.pad_token_id
@@ -90,12 +90,12 @@ def counted_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensor
 
 
 def plain_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """DistilBERT's, which takes positions only where they are its own."""
+    """DistilBERT's, which takes no explicit position ids."""
     return read(draws, config, padded, config.max_position_embeddings, positioned=False)
 
 
 def seeing(base: Callable[[Draws, PretrainedConfig, bool], Tensors]) -> Callable[[Draws, PretrainedConfig, bool], Tensors]:
-    """Adds the states of an encoder where the model looks at one; now and then it is left alone all the same."""
+    """Adds encoder states where the model has cross-attention; sometimes none."""
 
     def inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
         found = base(draws, config, padded)

@@ -1,6 +1,6 @@
 """Transformer-XL, which transformers 4 has and 5 has not.
 
-The first segment alone is compared: attentive gives no memory by name. There are no masks, so both texts are plain.
+The first segment alone is compared: attentive does not return the memory. There are no masks, so both texts are unpadded.
 """
 
 from __future__ import annotations

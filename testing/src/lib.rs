@@ -3,7 +3,7 @@
 //! An f32 operation has a relative rounding error of at most half an [`EPSILON`]. The error of a sum of `n` terms, in any
 //! order, is at most `n` rounding errors of the sum of the terms' *magnitudes* (Higham 2002, section 4.2); because of
 //! cancellation it is not bounded by the result. Vector widths, fused multiply-adds and threads reorder sums, so two
-//! processors differ by about as much. Tolerances are therefore a number of rounding errors relative to a [`Scale`], the
+//! CPUs differ by about as much. Tolerances are therefore a number of rounding errors relative to a [`Scale`], the
 //! magnitude of what was summed. An absolute tolerance is one with a scale of one.
 //!
 //! Rounding errors mostly cancel: the error of a sum grows with the square root of `n`. What must be exact (bit-identical

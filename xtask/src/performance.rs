@@ -57,7 +57,7 @@ fn first_line(command: &mut Command) -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// The processor, its number of cores, and its widest vector instructions.
+/// The CPU, its number of cores, and its widest vector instructions.
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,15 +1,15 @@
 //! The whole transformer family in Rust: build a transformer from parts, train it on your own data, load and save
 //! Hugging Face checkpoints, and run it on a plain CPU.
 //!
-//! This crate gathers the rooms of the workspace under plain names:
+//! This crate re-exports the crates of the workspace under short names:
 //!
 //! - [`model`]: settings, models built from parts, observers
 //! - [`checkpoint`]: model folders and GGUF files, read and written
 //! - [`text`]: tokenizers, chat templates, batches of ids
-//! - [`data`]: data to train on
+//! - [`data`]: training data: text files, generated stories, windows of ids
 //! - [`training`]: recipes, objectives, the training loop
 //! - [`generation`]: sessions with a cache, sampling, streamed text
-//! - [`tasks`]: filling gaps, classes of texts and pictures, labels of tokens, vectors of texts
+//! - [`tasks`]: fill-mask, sequence, token and image classification, text embeddings
 //! - [`tensor`]: the differentiable operations below the models, and devices
 //! - [`assets`]: the tokenizer and chat templates of a model folder or GGUF file
 //! - [`images`]: image decoding and preprocessing for vision transformers

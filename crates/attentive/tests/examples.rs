@@ -1,6 +1,6 @@
-//! Runs the programs of `examples/` that plot something: their claims hold, and they write their plots.
+//! Runs the `examples/` that plot something: their claims hold, and they write their plots.
 
-// Programs share the code that draws, and each has it as a module of its own.
+// Examples share the plotting code; each includes it as a module of its own.
 #![allow(clippy::duplicate_mod)]
 
 #[expect(dead_code, reason = "a program's own main")]
@@ -21,10 +21,10 @@ use std::path::Path;
 
 use attentive_testing::{Scale, VALUES, assert_close};
 
-/// Runs a program, and gives what it found; its drawing must be there.
+/// Runs an example and returns its result; it must have written its plot.
 fn ran<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("drawing.svg");
+    let path = folder.path().join("plot.svg");
     let found = run(&path).unwrap();
     let svg = std::fs::read_to_string(path).unwrap();
     assert!(
@@ -36,7 +36,7 @@ fn ran<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
 }
 
 #[test]
-fn the_variance_of_products_grows_as_the_width_and_the_root_takes_it_back() {
+fn the_variance_of_dot_products_grows_with_the_width_unless_they_are_scaled() {
     let rows = ran(variance::run);
     for row in &rows {
         let [raw, scaled] = row.variances;
@@ -70,16 +70,16 @@ fn queries_by_hand_find_their_keys() {
 }
 
 #[test]
-fn a_width_collapses_unless_each_point_is_left_out() {
+fn a_learned_bandwidth_collapses_without_leave_one_out() {
     let fits = ran(nadaraya_watson::run);
-    let [.., own_in, own_out] = fits.as_slice() else {
+    let [.., included, left_out] = fits.as_slice() else {
         panic!("{fits:?}")
     };
     assert!(
-        own_in.width < 0.02 && own_in.training_loss < 0.01,
-        "{own_in:?}"
+        included.width < 0.02 && included.training_loss < 0.01,
+        "{included:?}"
     );
-    assert!((0.1..0.6).contains(&own_out.width), "{own_out:?}");
-    assert!(own_out.held_out_loss < own_in.held_out_loss, "{fits:?}");
-    assert!(own_out.held_out_loss < 0.4, "{fits:?}");
+    assert!((0.1..0.6).contains(&left_out.width), "{left_out:?}");
+    assert!(left_out.held_out_loss < included.held_out_loss, "{fits:?}");
+    assert!(left_out.held_out_loss < 0.4, "{fits:?}");
 }

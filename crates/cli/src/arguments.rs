@@ -12,7 +12,7 @@ pub use search::{EarlyStopping, SearchArguments, Translate};
 /// The largest integer of TOML, since recipes hold seeds.
 const MAX_SEED: u64 = i64::MAX as u64;
 
-/// The whole transformer family: train, use and look inside.
+/// The whole transformer family: train, use and inspect.
 #[derive(Debug, Parser)]
 #[command(name = "attentive", version, disable_help_subcommand = true)]
 #[command(after_help = "\

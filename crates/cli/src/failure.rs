@@ -32,7 +32,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// The error and its causes, leaving out causes that the message already tells.
 fn sentence(error: &anyhow::Error) -> String {
-    if let Some(text) = error.downcast_ref().and_then(in_our_words) {
+    if let Some(text) = error.downcast_ref().and_then(cli_advice) {
         return text;
     }
     let mut text = error.to_string();
@@ -57,8 +57,8 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// The advice of the library, where this program has options for it.
-fn in_our_words(error: &TrainingError) -> Option<String> {
+/// The error with the program's options as its advice, where there are options.
+fn cli_advice(error: &TrainingError) -> Option<String> {
     let text = error.to_string();
     let (what, _) = text.rsplit_once("; ")?;
     let advice = match error {

@@ -1,4 +1,4 @@
-//! The `attentive` program: train, use and look at transformers from a terminal.
+//! The `attentive` program: train, use and inspect transformers from a terminal.
 //!
 //! Each command is a file of `commands/`. Only this crate knows JSON output, colours and exit codes.
 

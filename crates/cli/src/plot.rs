@@ -5,7 +5,7 @@ use attentive::checkpoint::replace_file;
 use attentive::training::{Event, Listener, Metric, RunFolder};
 use plotters::prelude::*;
 
-/// Draws the losses of a run.
+/// Plots the losses of a run.
 pub struct LossPlot {
     folder: RunFolder,
     drawn: Result<()>,
@@ -20,7 +20,7 @@ impl LossPlot {
         }
     }
 
-    /// The first thing that went wrong with a drawing.
+    /// The first error of plotting.
     pub fn finish(self) -> Result<()> {
         self.drawn
     }
@@ -46,7 +46,7 @@ impl LossPlot {
 
 impl Listener for LossPlot {
     fn on(&mut self, event: &Event) {
-        // The end as well: the run may have been killed between its last save and the drawing.
+        // The end as well: the run may have been killed between its last save and the plot.
         let drawn = matches!(event, Event::Saved { .. } | Event::Ended { .. });
         if drawn && self.drawn.is_ok() {
             self.drawn = self.draw();

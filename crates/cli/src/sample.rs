@@ -18,7 +18,7 @@ pub struct Sample {
 }
 
 /// The prompt of a sample.
-struct Beginning {
+struct Prompt {
     text: String,
     ids: Vec<u32>,
     note: Option<String>,
@@ -27,9 +27,9 @@ struct Beginning {
 impl Sample {
     /// Generates until `stop` is set.
     pub fn write(trainer: &Trainer, stop: &AtomicBool) -> Self {
-        let written = beginning(trainer).and_then(|beginning| {
-            let text = beginning.text + &continuation(trainer, &beginning.ids, stop)?;
-            Ok((text, beginning.note))
+        let written = prompt(trainer).and_then(|prompt| {
+            let text = prompt.text + &continuation(trainer, &prompt.ids, stop)?;
+            Ok((text, prompt.note))
         });
         let (text, note) = written
             .unwrap_or_else(|error| (String::new(), Some(format!("there is no sample: {error}"))));
@@ -42,26 +42,26 @@ impl Sample {
     }
 }
 
-fn beginning(trainer: &Trainer) -> Result<Beginning> {
+fn prompt(trainer: &Trainer) -> Result<Prompt> {
     let prompt = &trainer.recipe().sample.prompt;
     let tokenizer = &trainer.data().tokenizer;
     let first = trainer.data().tokens.held_out.first().copied();
     let first = first.context("the held-out text is empty");
     match tokenizer.encode(prompt) {
-        Ok(ids) if !ids.is_empty() => Ok(Beginning {
+        Ok(ids) if !ids.is_empty() => Ok(Prompt {
             text: prompt.clone(),
             ids,
             note: None,
         }),
-        // Without a mark for the beginning of a text, the sample goes on where the held-out text begins.
-        Ok(_) => Ok(Beginning {
+        // Without an end-of-text token to start from, the sample continues the first token of the held-out text.
+        Ok(_) => Ok(Prompt {
             text: String::new(),
             ids: vec![tokenizer.end_of_text().map_or_else(|| first, Ok)?],
             note: None,
         }),
         Err(_) => {
             let first = first?;
-            Ok(Beginning {
+            Ok(Prompt {
                 text: tokenizer.decode(&[first])?,
                 ids: vec![first],
                 note: Some(format!(

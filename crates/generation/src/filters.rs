@@ -30,7 +30,7 @@ pub fn top_k(logits: &mut [f32], count: usize) {
     mask_where(logits, |logit| logit < last_kept);
 }
 
-/// Keeps the likeliest tokens whose probabilities add up to `probability`. Holtzman et al. 2019.
+/// Keeps the nucleus: the most probable tokens whose probabilities add up to `probability`. Holtzman et al. 2019.
 pub fn top_p(logits: &mut [f32], probability: f64) {
     if probability >= 1.0 {
         return;
@@ -53,7 +53,7 @@ pub fn min_p(logits: &mut [f32], fraction: f64) {
     let probabilities = softmax(logits);
     let largest = probabilities.iter().copied().fold(0.0, f64::max);
     for (logit, probability) in logits.iter_mut().zip(probabilities) {
-        // The likeliest is kept whatever the fraction.
+        // The most probable token is kept whatever the fraction.
         if probability < fraction * largest {
             *logit = f32::NEG_INFINITY;
         }

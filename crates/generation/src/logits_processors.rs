@@ -38,7 +38,7 @@ pub struct LogitsProcessors {
     pub begin_suppress_tokens: Vec<u32>,
     /// Added to the logit that completes a token sequence.
     pub sequence_bias: Vec<SequenceBias>,
-    /// Makes `eos` likelier in long texts.
+    /// Raises the logit of `eos` in long texts.
     pub exponential_decay_length_penalty: Option<ExponentialDecayLengthPenalty>,
 }
 

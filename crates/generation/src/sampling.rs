@@ -21,9 +21,9 @@ const DOMAIN: u8 = 2;
 pub struct Sampling {
     /// Divides the logits; zero is greedy decoding.
     pub temperature: f64,
-    /// Samples from this many of the likeliest tokens.
+    /// Samples from this many of the most probable tokens.
     pub top_k: Option<usize>,
-    /// Samples from the likeliest tokens whose probabilities add up to this.
+    /// Samples from the nucleus: the most probable tokens whose probabilities add up to this.
     pub top_p: Option<f64>,
     /// Samples from tokens with at least this fraction of the highest probability.
     pub min_p: Option<f64>,
@@ -75,7 +75,7 @@ impl Sampling {
         settings.check_sampling()?;
         // Zero is only allowed in folders that do not sample.
         let temperature = settings.temperature.filter(|it| *it > 0.0);
-        // Zero keeps the likeliest token.
+        // Zero keeps only the most probable token.
         let top_p = settings.top_p.map(|it| it.max(f64::MIN_POSITIVE));
         Ok(Self {
             temperature: temperature.unwrap_or(self.temperature),

@@ -40,7 +40,7 @@ impl AdamW {
         second_moment: &mut [f32],
     ) {
         let step = Update {
-            shrink: (1.0 - self.learning_rate * self.weight_decay) as f32,
+            decay: (1.0 - self.learning_rate * self.weight_decay) as f32,
             step_size: (self.learning_rate / self.bias_correction1) as f32,
             beta1: self.beta1 as f32,
             one_minus_beta1: (1.0 - self.beta1) as f32,
@@ -56,7 +56,8 @@ impl AdamW {
 }
 
 struct Update {
-    shrink: f32,
+    /// The factor of weight decay.
+    decay: f32,
     step_size: f32,
     beta1: f32,
     one_minus_beta1: f32,
@@ -91,8 +92,8 @@ impl VectorOp<1, 3, 0> for Update {
         let denominator = simd.add_f32s(simd.sqrt_f32s(corrected), simd.splat_f32s(self.epsilon));
         let numerator = simd.mul_f32s(first, simd.splat_f32s(self.step_size));
         let update = simd.div_f32s(numerator, denominator);
-        let shrunk = simd.mul_f32s(parameter, simd.splat_f32s(self.shrink));
-        ([simd.sub_f32s(shrunk, update), first, second], [])
+        let decayed = simd.mul_f32s(parameter, simd.splat_f32s(self.decay));
+        ([simd.sub_f32s(decayed, update), first, second], [])
     }
 }
 

@@ -291,7 +291,7 @@ impl PanelBlock<'_> {
 /// Transposes sixteen rows of sixteen values.
 ///
 /// # Safety
-/// The processor must have AVX-512; sixteen rows, `from_stride` apart, must be readable, and as many, `to_stride` apart,
+/// The CPU must have AVX-512; sixteen rows, `from_stride` apart, must be readable, and as many, `to_stride` apart,
 /// writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
@@ -343,7 +343,7 @@ unsafe fn transpose_16x16(from: *const f32, from_stride: usize, to: *mut f32, to
 /// Transposes eight rows of eight values.
 ///
 /// # Safety
-/// The processor must have AVX; eight rows, `from_stride` apart, must be readable, and as many, `to_stride` apart, writable.
+/// The CPU must have AVX; eight rows, `from_stride` apart, must be readable, and as many, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
@@ -398,7 +398,7 @@ unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
 /// Transposes four rows of eight values into eight of four.
 ///
 /// # Safety
-/// The processor must have AVX; four rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
+/// The CPU must have AVX; four rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
@@ -434,7 +434,7 @@ unsafe fn transpose_4x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
 /// Transposes two rows of eight values into eight of two.
 ///
 /// # Safety
-/// The processor must have AVX; two rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
+/// The CPU must have AVX; two rows, `from_stride` apart, must be readable, and eight, `to_stride` apart, writable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]

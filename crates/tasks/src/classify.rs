@@ -39,7 +39,7 @@ impl<'a> From<&'a Description> for ClassLabels<'a> {
     }
 }
 
-/// A token and its likeliest class.
+/// A token and its most probable class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassifiedToken {
     /// The token as the tokenizer writes it.

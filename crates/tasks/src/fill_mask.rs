@@ -1,4 +1,4 @@
-//! Fill-mask: the likeliest tokens at masked positions.
+//! Fill-mask: the most probable tokens at masked positions.
 
 use attentive_model::{ForwardOptions, Role};
 use attentive_text::Tokenizer;
@@ -8,12 +8,12 @@ use attentive_generation::softmax;
 use crate::batcher::{in_order, rows};
 use crate::{Batcher, TaskError, Text};
 
-/// A masked position and its likeliest tokens.
+/// A masked position and its most probable tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskedToken {
     /// Its index among the tokens of the text, special tokens included.
     pub position: usize,
-    /// Likeliest first.
+    /// Most probable first.
     pub candidates: Vec<Candidate>,
 }
 
@@ -30,7 +30,7 @@ pub struct Candidate {
     pub text: String,
 }
 
-/// The masked positions of each text with their `top` likeliest tokens.
+/// The masked positions of each text with their `top` most probable tokens.
 ///
 /// `[MASK]` and `<mask>` stand for the tokenizer's mask token, whatever it is called.
 pub fn fill_mask(

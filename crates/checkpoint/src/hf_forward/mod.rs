@@ -194,31 +194,31 @@ fn add_head_outputs(
     if let (Some(name), Some(pooled)) = (names.pooler_output, output.pooled) {
         add(name, pooled.into_data());
     }
-    if let Some(scores) = output.logits {
-        add(names.logits, scores.into_data());
+    if let Some(logits) = output.logits {
+        add(names.logits, logits.into_data());
     }
-    if let Some(scores) = output.class_logits {
+    if let Some(logits) = output.class_logits {
         if let ClassLogits::Distilled {
             class,
             distillation,
-        } = &scores
+        } = &logits
         {
             add("cls_logits", class.to_data());
             add("distillation_logits", distillation.to_data());
         }
-        add(names.class_logits, scores.mean().into_data());
+        add(names.class_logits, logits.mean().into_data());
     }
     let task = config.labels.as_ref().map(|labels| labels.task);
     match (output.token_logits, task) {
-        (Some(scores), Some(TokenTask::Span)) => {
-            let [batch, length, _] = scores.dims();
+        (Some(logits), Some(TokenTask::Span)) => {
+            let [batch, length, _] = logits.dims();
             for (i, name) in ["start_logits", "end_logits"].into_iter().enumerate() {
-                let scores = scores.clone().narrow(2, i, 1).reshape([batch, length]);
-                add(name, scores.into_data());
+                let logits = logits.clone().narrow(2, i, 1).reshape([batch, length]);
+                add(name, logits.into_data());
             }
         }
-        (Some(scores), _) => {
-            add("logits", scores.into_data());
+        (Some(logits), _) => {
+            add("logits", logits.into_data());
         }
         (None, _) => {}
     }

@@ -44,8 +44,8 @@ fn check_states(golden: &Golden, key: &str, states: Vec<CellState>) {
     assert_eq!(golden.count(key), states.len());
     for (layer, state) in states.into_iter().enumerate() {
         golden.check(&format!("{key}.{layer}"), state.hidden);
-        if let Some(memory) = state.memory {
-            golden.check(&format!("{key}_memory.{layer}"), memory);
+        if let Some(cell) = state.cell {
+            golden.check(&format!("{key}_memory.{layer}"), cell);
         }
     }
 }

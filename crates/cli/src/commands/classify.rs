@@ -27,7 +27,7 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
     if model.config().patches.is_some() {
-        return pictures(&arguments, &folder, &model, &description);
+        return classify_files(&arguments, &folder, &model, &description);
     }
     let task = model.config().labels.as_ref().map(|it| it.task);
     let reader = Reader::with(&folder, model, description, &arguments.input)?;
@@ -75,7 +75,8 @@ fn text(line: &str, pair: bool) -> Result<Text> {
     })
 }
 
-fn pictures(
+/// Classifies image files.
+fn classify_files(
     arguments: &Classify,
     folder: &Path,
     model: &attentive::model::Model,

@@ -21,32 +21,32 @@ pub fn run(arguments: Fill) -> Result<ExitCode> {
     for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
         let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
         let found = fill_mask(reader.batches(chunk, None), &inputs, arguments.top as usize)?;
-        for (text, gaps) in texts.iter().zip(found) {
+        for (text, masks) in texts.iter().zip(found) {
             match arguments.input.json {
-                true => writeln!(out, "{}", to_json(text, &gaps))?,
-                false => show(&mut out, text, &gaps)?,
+                true => writeln!(out, "{}", to_json(text, &masks))?,
+                false => show(&mut out, text, &masks)?,
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_json(text: &str, gaps: &[MaskedToken]) -> Value {
-    let gap = |gap: &MaskedToken| {
-        let candidates: Vec<Value> = gap
+fn to_json(text: &str, masks: &[MaskedToken]) -> Value {
+    let mask = |mask: &MaskedToken| {
+        let candidates: Vec<Value> = mask
             .candidates
             .iter()
             .map(|it| json!({ "token": it.token, "id": it.id, "probability": it.probability, "text": it.text }))
             .collect();
-        json!({ "position": gap.position, "candidates": candidates })
+        json!({ "position": mask.position, "candidates": candidates })
     };
-    json!({ "text": text, "gaps": gaps.iter().map(gap).collect::<Vec<_>>() })
+    json!({ "text": text, "masks": masks.iter().map(mask).collect::<Vec<_>>() })
 }
 
-fn show(out: &mut impl Write, text: &str, gaps: &[MaskedToken]) -> Result<()> {
-    for gap in gaps {
-        writeln!(out, "{text}  (token {})", gap.position)?;
-        for candidate in &gap.candidates {
+fn show(out: &mut impl Write, text: &str, masks: &[MaskedToken]) -> Result<()> {
+    for mask in masks {
+        writeln!(out, "{text}  (token {})", mask.position)?;
+        for candidate in &mask.candidates {
             writeln!(
                 out,
                 "  {:>6.2} %  {:<16} {}",

@@ -9,7 +9,7 @@ use crate::program::{attentive, transcript};
 use server::{Model, REPO, Server};
 
 #[path = "../../../hub/tests/resolving/server.rs"]
-#[allow(dead_code, reason = "the tests of the room itself ask more of it")]
+#[allow(dead_code, reason = "the tests of the crate `hub` use more of it")]
 mod server;
 
 fn fixture(name: &str) -> std::path::PathBuf {

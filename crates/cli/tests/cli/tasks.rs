@@ -60,7 +60,7 @@ fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn gaps_are_filled_the_same_alone_and_in_a_batch() {
+fn masks_are_filled_the_same_alone_and_in_a_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(&path.join("model"), &masked());
@@ -73,18 +73,18 @@ fn gaps_are_filled_the_same_alone_and_in_a_batch() {
         let alone = lines(path, &["fill", "model", text, "--json"]).remove(0);
         assert_eq!(alone["text"], found["text"]);
         let tokens = |found: &Value| -> Vec<String> {
-            let gaps = found["gaps"].as_array().unwrap().iter();
-            let candidates = gaps.flat_map(|gap| gap["candidates"].as_array().unwrap());
+            let masks = found["masks"].as_array().unwrap().iter();
+            let candidates = masks.flat_map(|mask| mask["candidates"].as_array().unwrap());
             candidates.map(|it| it["token"].to_string()).collect()
         };
         assert_eq!(tokens(&alone), tokens(found));
     }
-    assert_eq!(both[1]["gaps"].as_array().unwrap().len(), 2);
-    let first = &both[0]["gaps"][0]["candidates"];
-    let chances: Vec<f64> = (0..5)
+    assert_eq!(both[1]["masks"].as_array().unwrap().len(), 2);
+    let first = &both[0]["masks"][0]["candidates"];
+    let probabilities: Vec<f64> = (0..5)
         .map(|i| first[i]["probability"].as_f64().unwrap())
         .collect();
-    assert!(chances.is_sorted_by(|a, b| a >= b) && chances.iter().sum::<f64>() <= 1.0);
+    assert!(probabilities.is_sorted_by(|a, b| a >= b) && probabilities.iter().sum::<f64>() <= 1.0);
 }
 
 #[test]
@@ -107,18 +107,18 @@ fn classes_add_up_and_pairs_differ_from_texts() {
     ];
     let pairs = lines(path, &pairs);
     let texts = lines(path, &["classify", "model", "the dog is quick", "--json"]);
-    let chances = |found: &Value| -> Vec<f64> {
+    let probabilities = |found: &Value| -> Vec<f64> {
         let classes = found["classes"].as_array().unwrap().iter();
         classes
             .map(|it| it["probability"].as_f64().unwrap())
             .collect()
     };
     for found in pairs.iter().chain(&texts) {
-        assert_eq!(chances(found).len(), 3);
-        let sum = chances(found).iter().sum::<f64>();
+        assert_eq!(probabilities(found).len(), 3);
+        let sum = probabilities(found).iter().sum::<f64>();
         assert_near("probabilities", sum, 1.0, Scale::One, 1e-9);
     }
-    assert_ne!(chances(&pairs[0]), chances(&texts[0]));
+    assert_ne!(probabilities(&pairs[0]), probabilities(&texts[0]));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn numbers_that_float16_cannot_hold_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn pictures_have_classes() {
+fn images_are_classified() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let source = root().join("../../fixtures/models/vit");
@@ -213,9 +213,9 @@ fn pictures_have_classes() {
         settings.to_string(),
     )
     .unwrap();
-    let pictures = root().join("../../fixtures/images/files");
-    let pictures = pictures.canonicalize().unwrap();
-    let png = std::fs::read_dir(&pictures)
+    let images = root().join("../../fixtures/images/files");
+    let images = images.canonicalize().unwrap();
+    let png = std::fs::read_dir(&images)
         .unwrap()
         .map(|it| it.unwrap().path());
     let mut png: Vec<_> = png
@@ -332,23 +332,23 @@ fn a_converted_folder_has_its_modules() {
 fn mistakes_are_told_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    bert(&path.join("gaps"), &masked());
+    bert(&path.join("masked"), &masked());
     bert(&path.join("classes"), &classes());
     let modules = r#"[{"path": "../classes", "type": "sentence_transformers.models.Pooling"}]"#;
-    std::fs::write(path.join("gaps/modules.json"), modules).unwrap();
+    std::fs::write(path.join("masked/modules.json"), modules).unwrap();
     let long = "the dog ".repeat(20);
     let calls: [&[&str]; 11] = [
-        &["fill", "gaps", "the dog"],
+        &["fill", "masked", "the dog"],
         &["fill", "classes", "the [MASK]"],
-        &["fill", "gaps", &long],
-        &["fill", "gaps", "the [MASK]", "--top", "0"],
-        &["classify", "gaps", "the dog"],
+        &["fill", "masked", &long],
+        &["fill", "masked", "the [MASK]", "--top", "0"],
+        &["classify", "masked", "the dog"],
         &["classify", "classes", "the dog", "--pairs"],
         &["classify", "classes", "--file", "missing.txt"],
         &["embed", "nowhere", "the dog"],
-        &["embed", "gaps", "the dog"],
-        &["convert", "gaps", "--out", "classes"],
-        &["convert", "gaps", "--out", "new", "--dtype", "int8"],
+        &["embed", "masked", "the dog"],
+        &["convert", "masked", "--out", "classes"],
+        &["convert", "masked", "--out", "new", "--dtype", "int8"],
     ];
     let told: Vec<String> = calls.iter().map(|call| transcript(path, call)).collect();
     insta::assert_snapshot!(told.join("\n\n"));

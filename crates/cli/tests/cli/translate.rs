@@ -62,7 +62,7 @@ fn generated(row: &[i64], end: i64) -> Vec<i64> {
 }
 
 #[test]
-fn without_options_an_encoder_decoder_takes_the_likeliest_tokens() {
+fn without_options_an_encoder_decoder_decodes_greedily() {
     for name in ["bart", "t5", "marian"] {
         let model = fixture(name);
         let golden = TensorFile::open(&model.join("golden.safetensors")).unwrap();

@@ -1,5 +1,5 @@
 //! The texts of the fixtures are numerically stable: no comparison that leads to one is so close that rounding errors could
-//! flip it on another processor.
+//! flip it on another CPU.
 //!
 //! The margin of a comparison is the difference of the two scores in units of [`attentive_testing::EPSILON`], relative to
 //! their size. A naive beam search, one source at a time and without a cache, repeats and measures every comparison; greedy

@@ -51,15 +51,15 @@ pub struct GenerationSettings {
     pub begin_suppress_tokens: Vec<u32>,
     /// Added to the logits that complete token sequences.
     pub sequence_bias: Vec<SequenceBias>,
-    /// Makes the end likelier in long texts.
+    /// Raises the logit of the end token in long texts.
     pub exponential_decay_length_penalty: Option<ExponentialDecayLengthPenalty>,
     /// Whether tokens are sampled.
     pub do_sample: Option<bool>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Samples from this many of the likeliest tokens; zero disables it.
+    /// Samples from this many of the most probable tokens; zero disables it.
     pub top_k: Option<usize>,
-    /// Samples from the likeliest tokens whose probabilities add up to this.
+    /// Samples from the nucleus: the most probable tokens whose probabilities add up to this.
     pub top_p: Option<f64>,
     /// Samples from tokens with at least this fraction of the highest probability.
     pub min_p: Option<f64>,

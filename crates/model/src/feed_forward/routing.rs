@@ -83,7 +83,7 @@ mod tests {
     ];
 
     #[test]
-    fn tokens_go_to_their_likeliest_experts() {
+    fn tokens_are_dispatched_to_their_most_probable_experts() {
         let routing = Routing::new(&PROBABILITIES, [3, 2], None, None);
         assert_eq!(routing.experts, [0, 1, 0, 2, 0, 1, 2, 0]);
         assert_eq!(

@@ -40,14 +40,14 @@ impl Bridge {
     pub fn forward(&self, last: LastStates) -> CellState {
         let LastStates { forward, backward } = last;
         let backward = || backward.expect("bridge: the encoder is bidirectional");
-        let CellState { hidden, memory } = match self.source {
+        let CellState { hidden, cell } = match self.source {
             FirstState::Copied => return forward,
             FirstState::Backward => backward(),
             FirstState::Joined => {
                 let backward = backward();
                 CellState {
                     hidden: concatenate(forward.hidden, backward.hidden),
-                    memory: (forward.memory.zip(backward.memory))
+                    cell: (forward.cell.zip(backward.cell))
                         .map(|(forward, backward)| concatenate(forward, backward)),
                 }
             }
@@ -58,7 +58,7 @@ impl Bridge {
             .expect("bridge: the state is projected");
         CellState {
             hidden: map.forward(hidden).tanh(),
-            memory: (self.memory.as_ref().zip(memory)).map(|(map, memory)| map.forward(memory)),
+            cell: (self.memory.as_ref().zip(cell)).map(|(map, cell)| map.forward(cell)),
         }
     }
 }

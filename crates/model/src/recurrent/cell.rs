@@ -2,13 +2,13 @@
 //! Schmidhuber 1997).
 //!
 //! ```text
-//! GRU     i, s = input · x + b, recurrent · h + c      each in three chunks: r, z, n
-//!         r, z = σ(i_r + s_r), σ(i_z + s_z)            reset and update gates
+//! GRU     i, s = input · x + b_i, recurrent · h + b_h    each in three chunks: r, z, n
+//!         r, z = σ(i_r + s_r), σ(i_z + s_z)              reset and update gates
 //!         h'   = (1 - z) · tanh(i_n + r · s_n) + z · h   (Cho et al. reset h before the product; this is one product)
 //!
-//! LSTM    a    = input · x + b + recurrent · h + c     in four chunks: i, f, g, o
-//!         m'   = σ(f) · m + σ(i) · tanh(g)
-//!         h'   = σ(o) · tanh(m')
+//! LSTM    a    = input · x + b_i + recurrent · h + b_h   in four chunks: i, f, g, o
+//!         c'   = σ(f) · c + σ(i) · tanh(g)
+//!         h'   = σ(o) · tanh(c')
 //! ```
 
 use attentive_tensor::{Activation, activate};
@@ -33,7 +33,7 @@ pub struct CellState {
     /// The hidden state, `[batch, hidden_width]`.
     pub hidden: Tensor<2>,
     /// An LSTM's cell state, `[batch, hidden_width]`.
-    pub memory: Option<Tensor<2>>,
+    pub cell: Option<Tensor<2>>,
 }
 
 impl Cell {
@@ -63,7 +63,7 @@ impl Cell {
         let [_, hidden] = recurrent.dims();
         let zeros = Tensor::zeros([batch, hidden], &recurrent.device());
         CellState {
-            memory: (self.kind == CellKind::Lstm).then(|| zeros.clone()),
+            cell: (self.kind == CellKind::Lstm).then(|| zeros.clone()),
             hidden: zeros,
         }
     }
@@ -77,8 +77,8 @@ impl Cell {
         match self.kind {
             CellKind::Gru => gru(projected, recurrent, state.hidden),
             CellKind::Lstm => {
-                let memory = state.memory.expect("step: an LSTM has a cell state");
-                lstm(projected + recurrent, memory)
+                let cell = state.cell.expect("step: an LSTM has a cell state");
+                lstm(projected + recurrent, cell)
             }
         }
     }
@@ -94,18 +94,18 @@ fn gru(projected: Tensor<2>, recurrent: Tensor<2>, hidden: Tensor<2>) -> CellSta
     let new = (new + reset * recurrent.narrow(1, 2 * width, width)).tanh();
     CellState {
         hidden: new.clone() + update * (hidden - new),
-        memory: None,
+        cell: None,
     }
 }
 
-fn lstm(sum: Tensor<2>, memory: Tensor<2>) -> CellState {
-    let width = memory.dims()[1];
+fn lstm(sum: Tensor<2>, cell: Tensor<2>) -> CellState {
+    let width = cell.dims()[1];
     let chunk = |index: usize| sum.clone().narrow(1, index * width, width);
     let gate = |index: usize| activate(Activation::Sigmoid, chunk(index));
-    let memory = gate(1) * memory + gate(0) * chunk(2).tanh();
+    let cell = gate(1) * cell + gate(0) * chunk(2).tanh();
     CellState {
-        hidden: gate(3) * memory.clone().tanh(),
-        memory: Some(memory),
+        hidden: gate(3) * cell.clone().tanh(),
+        cell: Some(cell),
     }
 }
 
@@ -121,7 +121,7 @@ impl CellState {
         };
         Self {
             hidden: choose(self.hidden, previous.hidden),
-            memory: (self.memory.zip(previous.memory)).map(|(new, old)| choose(new, old)),
+            cell: (self.cell.zip(previous.cell)).map(|(new, old)| choose(new, old)),
         }
     }
 }

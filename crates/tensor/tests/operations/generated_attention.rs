@@ -262,7 +262,7 @@ fn blocks() -> Vec<Case> {
 }
 
 /// The same attention, with the log-sum-exp as an output too.
-fn with_log_sums(case: Case) -> Case {
+fn with_log_sum_exp(case: Case) -> Case {
     let Operation::Attention(settings) = case.operation else {
         panic!("{} is no attention", case.name);
     };
@@ -271,6 +271,7 @@ fn with_log_sums(case: Case) -> Case {
         .iter()
         .map(|(name, array)| (name.as_str(), array.shape.as_slice()))
         .collect();
+    // The name seeds the values, so it stays.
     let name = format!("{} with log-sums", case.name);
     generate(&name, Operation::AttentionWithLogSumExp(settings), &inputs)
 }
@@ -288,7 +289,7 @@ fn log_sum_exps() -> Vec<Case> {
         attend("1 by 3", &settings(false, 0.0), [2, 4, 2, 1, 3, 2, 3], None),
         attend("9", &settings(true, 0.3), [2, 2, 2, 9, 9, 3, 3], bias),
     ];
-    cases.map(with_log_sums).into()
+    cases.map(with_log_sum_exp).into()
 }
 
 /// Attention with each axis in turn of size zero, and the shape of its output.
@@ -347,7 +348,7 @@ pub fn empty() -> Vec<(Case, Vec<usize>)> {
             // Without keys the log-sum-exp is minus infinity, and the loss would not be finite.
             if axis != "keys" && !causal && window.is_none() {
                 let case = attend(&name, &settings, sizes, bias);
-                cases.push((with_log_sums(case), vec![batch, heads, queries]));
+                cases.push((with_log_sum_exp(case), vec![batch, heads, queries]));
             }
             let masked = Attention {
                 scale: 1.0,

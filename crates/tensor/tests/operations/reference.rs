@@ -83,7 +83,10 @@ pub fn outputs(case: &Case, inputs: &Arrays) -> Vec<Vec<f64>> {
             apply_weights(&weights, input("value"))
         }
         Operation::AttentionWithLogSumExp(settings) => {
-            let log_sum_exp = scores(settings, inputs).rows().map(log_sum).collect();
+            let log_sum_exp = scores(settings, inputs)
+                .rows()
+                .map(row_log_sum_exp)
+                .collect();
             let mut weights = weights(settings, inputs);
             drop_weights(settings, &mut weights.values);
             return vec![apply_weights(&weights, input("value")), log_sum_exp];
@@ -173,7 +176,7 @@ fn mean_cross_entropy(logits: &Array, targets: &[i64], smoothing: f64) -> f64 {
 }
 
 /// The log-sum-exp of a row.
-fn log_sum(row: &[f64]) -> f64 {
+fn row_log_sum_exp(row: &[f64]) -> f64 {
     let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     match largest {
         f64::NEG_INFINITY => largest,
@@ -192,7 +195,7 @@ fn merge_partial_attention(inputs: &Arrays) -> Vec<Vec<f64>> {
     let mut outputs = [vec![0.0; contexts[0].values.len()], Vec::new()];
     for row in 0..log_sum_exp[0].values.len() {
         let logs: Vec<f64> = log_sum_exp.iter().map(|part| part.values[row]).collect();
-        let total = log_sum(&logs);
+        let total = row_log_sum_exp(&logs);
         outputs[1].push(total);
         for (context, log) in contexts.iter().zip(logs) {
             let range = row * width..(row + 1) * width;

@@ -58,12 +58,12 @@ fn shape(config: &RecurrentConfig) -> String {
         CellKind::Gru => "GRU",
         CellKind::Lstm => "LSTM",
     };
-    let ways = match config.directions {
+    let directions = match config.directions {
         Directions::Forward => "unidirectional",
         Directions::Both => "bidirectional",
     };
     format!(
-        "{} layers of {cell}, width {}, states of {}, {ways}, additive attention of {}, vocabularies {} and {}, length {}",
+        "{} layers of {cell}, width {}, states of {}, {directions}, additive attention of {}, vocabularies {} and {}, length {}",
         config.layers,
         config.width,
         config.hidden_width,

@@ -1,15 +1,15 @@
-"""Models of pictures: ViT and DeiT."""
+"""Vision models: ViT and DeiT."""
 
 from __future__ import annotations
 
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import Draws, Tensors, Words, family
+from .draws import ConfigKwargs, Draws, Tensors, family
 from .texts import noise
 
 
-def vit_words(draws: Draws) -> Words:
+def vit_kwargs(draws: Draws) -> ConfigKwargs:
     heads, each = draws.heads()
     patch = draws.choice([1, 2, 3, 4, 5, 8])
     rows, columns = draws.randint(1, 5), draws.randint(1, 5)
@@ -25,17 +25,17 @@ def vit_words(draws: Draws) -> Words:
 
 
 def vit(draws: Draws) -> PretrainedConfig:
-    return transformers.ViTConfig(**vit_words(draws))
+    return transformers.ViTConfig(**vit_kwargs(draws))
 
 
 def deit(draws: Draws) -> PretrainedConfig:
-    return transformers.DeiTConfig(**vit_words(draws))
+    return transformers.DeiTConfig(**vit_kwargs(draws))
 
 
-def pictures(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
-    """Pictures of the config's size, or of another, for which positions are interpolated.
+def images(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
+    """Images of the config's size, or of another, for which positions are interpolated.
 
-    transformers can do that only where the config's pictures are square.
+    transformers can do that only where the config's images are square.
     """
     size, patch = config.image_size, config.patch_size
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
@@ -45,6 +45,6 @@ def pictures(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensor
 
 
 KINDS = [
-    *family("ViT", ["Model", "ForImageClassification"], vit, pictures),
-    *family("DeiT", ["Model", "ForImageClassification", "ForImageClassificationWithTeacher"], deit, pictures),
+    *family("ViT", ["Model", "ForImageClassification"], vit, images),
+    *family("DeiT", ["Model", "ForImageClassification", "ForImageClassificationWithTeacher"], deit, images),
 ]

@@ -121,11 +121,11 @@ fn layer(kernel: &str, learned: bool, device: &Device) -> Result<Attention, Box<
 fn train(mut layer: Attention, points: &Points, own: OwnPoint) -> Attention {
     let mut optimizer = AdamW::new(&AdamWConfig {
         learning_rate: 0.02,
-        decay: 0.0,
+        weight_decay: 0.0,
         beta1: 0.9,
         beta2: 0.99,
         epsilon: 1e-8,
-        clip: 1.0,
+        max_grad_norm: 1.0,
     });
     let Points { x, y } = points;
     // Leave-one-out: each point is a batch row of one query and all other points.

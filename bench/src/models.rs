@@ -44,11 +44,11 @@ pub fn train(work: &str, [layers, width, heads, length, batch]: [usize; 5], repe
     let mut model = Some(Model::new(&config, 0, &device).expect("the config is valid"));
     let mut optimizer = AdamW::new(&AdamWConfig {
         learning_rate: 1e-3,
-        decay: 0.1,
+        weight_decay: 0.1,
         beta1: 0.9,
         beta2: 0.999,
         epsilon: 1e-8,
-        clip: f64::MAX,
+        max_grad_norm: f64::MAX,
     });
     let ids = ids(batch * (length + 1), 65);
     let windows: Vec<&[u32]> = ids.chunks(length + 1).collect();

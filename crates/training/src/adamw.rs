@@ -14,8 +14,8 @@ pub struct AdamWConfig {
     /// The peak learning rate.
     pub learning_rate: f64,
     /// Weight decay, of matrices and embeddings only, not of biases and norms.
-    #[serde(default = "default_decay")]
-    pub decay: f64,
+    #[serde(default = "default_weight_decay")]
+    pub weight_decay: f64,
     /// Decay rate of the first moment.
     #[serde(default = "default_beta1")]
     pub beta1: f64,
@@ -26,11 +26,11 @@ pub struct AdamWConfig {
     #[serde(default = "default_epsilon")]
     pub epsilon: f64,
     /// The maximum norm of the gradient; larger gradients are scaled down to it.
-    #[serde(default = "default_clip")]
-    pub clip: f64,
+    #[serde(default = "default_max_grad_norm")]
+    pub max_grad_norm: f64,
 }
 
-fn default_decay() -> f64 {
+fn default_weight_decay() -> f64 {
     0.1
 }
 
@@ -46,7 +46,7 @@ fn default_epsilon() -> f64 {
     1e-8
 }
 
-fn default_clip() -> f64 {
+fn default_max_grad_norm() -> f64 {
     1.0
 }
 
@@ -132,7 +132,7 @@ impl AdamW {
                 beta1: config.beta1,
                 beta2: config.beta2,
                 epsilon: config.epsilon,
-                weight_decay: config.decay,
+                weight_decay: config.weight_decay,
                 step: self.step,
                 gradient_scale,
             },

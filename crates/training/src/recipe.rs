@@ -106,7 +106,7 @@ impl Recipe {
             ("training.accumulation",       training.accumulation as u64,         1..=65_536),
             ("training.evaluate_every",     training.evaluate_every,              1..=1_000_000_000_000),
             ("training.evaluation_windows", training.evaluation_windows as u64,   1..=1_000_000),
-            ("schedule.warm_up",            self.schedule.warm_up,                0..=1_000_000_000_000),
+            ("schedule.warmup_steps",       self.schedule.warmup_steps,           0..=1_000_000_000_000),
             ("sample.tokens",               self.sample.tokens as u64,            0..=1_000_000),
             ("data.count",                  stories as u64,                       1..=10_000_000),
             ("tokenizer.vocabulary",        pieces as u64,                        257..=1_000_000),
@@ -122,18 +122,18 @@ impl Recipe {
     #[rustfmt::skip] // Keeps the columns aligned.
     fn validate_numbers(&self) -> Result<(), RecipeError> {
         const BELOW_ONE: &str = "0 or more and less than 1";
-        let AdamWConfig { learning_rate, decay, beta1, beta2, epsilon, clip } = self.optimizer;
+        let AdamWConfig { learning_rate, weight_decay, beta1, beta2, epsilon, max_grad_norm } = self.optimizer;
         let ObjectiveConfig::Causal { label_smoothing } = self.objective;
         let (floor, held_out) = (self.schedule.floor, self.data.held_out());
         let positive = |value: f64| value > 0.0 && value.is_finite();
         let numbers = [
             ("optimizer.learning_rate",   learning_rate,   positive(learning_rate),               "more than 0"),
-            ("optimizer.decay",           decay,           decay >= 0.0 && decay.is_finite(),     "0 or more"),
+            ("optimizer.weight_decay",    weight_decay,    weight_decay >= 0.0 && weight_decay.is_finite(), "0 or more"),
             ("optimizer.beta1",           beta1,           (0.0..1.0).contains(&beta1),           BELOW_ONE),
             ("optimizer.beta2",           beta2,           (0.0..1.0).contains(&beta2),           BELOW_ONE),
             ("optimizer.epsilon",         epsilon,         positive(epsilon),                     "more than 0"),
             // Infinity disables clipping.
-            ("optimizer.clip",            clip,            clip > 0.0,                            "more than 0"),
+            ("optimizer.max_grad_norm",   max_grad_norm,   max_grad_norm > 0.0,                   "more than 0"),
             ("schedule.floor",            floor,           (0.0..=1.0).contains(&floor),          "0 to 1"),
             ("objective.label_smoothing", label_smoothing, (0.0..1.0).contains(&label_smoothing), BELOW_ONE),
             ("data.held_out",             held_out,        held_out > 0.0 && held_out < 1.0,      "more than 0 and less than 1"),

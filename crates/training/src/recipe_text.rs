@@ -88,6 +88,9 @@ pub enum RecipeError {
 /// Keys of earlier versions and their names now. An entry applies where the new name is a valid key, so one old name may have several.
 const RENAMED_KEYS: &[(&str, &str)] = &[
     ("initial_deviation", "init_std"),
+    ("decay", "weight_decay"),
+    ("clip", "max_grad_norm"),
+    ("warm_up", "warmup_steps"),
     ("redraw_every", "resample_every"),
     ("furthest_distance", "max_distance"),
     ("farthest", "max_distance"),
@@ -175,7 +178,10 @@ fn explain(tree: &Value, error: &SerdeError) -> RecipeError {
         }
         let nearest = expected
             .iter()
-            .map(|name| (strsim::damerau_levenshtein(key, name), *name))
+            .map(|name| match name.starts_with(key) {
+                true => (0, *name),
+                false => (strsim::damerau_levenshtein(key, name), *name),
+            })
             .min()
             .filter(|(distance, name)| *distance <= 1 + name.len() / 2);
         let kind = find(tree, parent).and_then(|value| value.get("kind")?.as_str());

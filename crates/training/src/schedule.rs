@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct ScheduleConfig {
     /// Warm-up steps.
     #[serde(default)]
-    pub warm_up: u64,
+    pub warmup_steps: u64,
     /// The final learning rate as a fraction of the peak; one keeps it constant.
     #[serde(default = "default_floor")]
     pub floor: f64,
@@ -21,7 +21,7 @@ fn default_floor() -> f64 {
 impl Default for ScheduleConfig {
     fn default() -> Self {
         Self {
-            warm_up: 0,
+            warmup_steps: 0,
             floor: default_floor(),
         }
     }
@@ -30,11 +30,11 @@ impl Default for ScheduleConfig {
 impl ScheduleConfig {
     /// The learning rate at `step` (from zero) of `steps`, as a fraction of the peak.
     pub fn factor(&self, step: u64, steps: u64) -> f64 {
-        if step < self.warm_up {
-            return (step + 1) as f64 / (self.warm_up + 1) as f64;
+        if step < self.warmup_steps {
+            return (step + 1) as f64 / (self.warmup_steps + 1) as f64;
         }
-        let progress =
-            (step - self.warm_up) as f64 / (steps.saturating_sub(self.warm_up)).max(1) as f64;
+        let progress = (step - self.warmup_steps) as f64
+            / (steps.saturating_sub(self.warmup_steps)).max(1) as f64;
         let cosine = 0.5 * (1.0 + (std::f64::consts::PI * progress.min(1.0)).cos());
         self.floor + (1.0 - self.floor) * cosine
     }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn rises_to_the_peak_and_falls_to_the_floor() {
         let schedule = ScheduleConfig {
-            warm_up: 10,
+            warmup_steps: 10,
             floor: 0.2,
         };
         let factors: Vec<f64> = (0..=100).map(|step| schedule.factor(step, 100)).collect();

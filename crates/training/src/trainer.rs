@@ -185,7 +185,7 @@ impl Trainer {
         let (gradients, loss) = self.accumulate();
         self.require_finite("loss", loss)?;
         let recipe = &self.recipe;
-        let (gradients, gradient_norm) = gradients.clipped(recipe.optimizer.clip);
+        let (gradients, gradient_norm) = gradients.clipped(recipe.optimizer.max_grad_norm);
         self.require_finite("gradient norm", gradient_norm)?;
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;

@@ -21,7 +21,7 @@ fn config() -> ModelConfig {
 }
 
 fn optimizer_config() -> AdamWConfig {
-    serde_json::from_str(r#"{ "learning_rate": 0.01, "decay": 0.5 }"#).unwrap()
+    serde_json::from_str(r#"{ "learning_rate": 0.01, "weight_decay": 0.5 }"#).unwrap()
 }
 
 fn values(model: &Model, name: &str) -> Vec<f32> {

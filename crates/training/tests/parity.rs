@@ -31,11 +31,11 @@ fn ten_adamw_steps_are_those_of_pytorch() {
         let objective = ObjectiveConfig::default();
         let mut optimizer = AdamW::new(&AdamWConfig {
             learning_rate: 1e-3,
-            decay: 0.1,
+            weight_decay: 0.1,
             beta1: 0.9,
             beta2: 0.95,
             epsilon: 1e-8,
-            clip: 1.0,
+            max_grad_norm: 1.0,
         });
         assert_eq!((*steps, losses.len()), (10, 10));
         for (step, ids) in ids.chunks(rows * length).enumerate() {

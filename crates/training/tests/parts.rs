@@ -150,11 +150,11 @@ fn the_moments_of_a_parameter_without_a_gradient_decay() {
     let device = Device::flex().autodiff();
     let config = AdamWConfig {
         learning_rate: 0.1,
-        decay: 0.5,
+        weight_decay: 0.5,
         beta1: 0.9,
         beta2: 0.95,
         epsilon: 1e-8,
-        clip: 1.0,
+        max_grad_norm: 1.0,
     };
     let after = |with_zeros: bool| {
         let mut model = Linear::new(3, 2, true, 0.3, &mut Initializer::new(1, &device));

@@ -62,7 +62,7 @@ kind = "bytes"
 [optimizer]
 learning_rate = 3e-3
 [schedule]
-warm_up = 4
+warmup_steps = 4
 [training]
 steps = 24
 batch = 2

@@ -49,7 +49,10 @@ fn errors_of_training() {
     write("latin1.txt", b"caf\xe9 au lait");
     write("short.txt", b"Too short to train on.");
     write("broken.toml", b"seed = = 3\n");
-    write("unknown.toml", TINY.replace("warm_up", "warmup").as_bytes());
+    write(
+        "unknown.toml",
+        TINY.replace("warmup_steps", "warmup").as_bytes(),
+    );
     std::fs::create_dir(path.join("folder")).unwrap();
     let long_prompt = format!("sample.prompt=\"{}\"", "abc".repeat(11));
     write("latin1.toml", b"# caf\xe9");

@@ -34,7 +34,7 @@ pub fn attention(
     check("attention", operands, scores, dropout_probability);
     if has_kernel(operands) {
         let options = options(scores, dropout_probability, randomness);
-        return fused::attention(query, key, value, scores.bias.clone(), options);
+        return fused::attention([query, key, value], scores.bias.clone(), options);
     }
     let weights = attention_weights(query, key, scores);
     apply_weights(dropout(weights, dropout_probability, randomness), value)
@@ -71,7 +71,11 @@ pub fn attention_with_log_sum_exp(
     );
     if has_kernel(operands) {
         let options = options(scores, dropout_probability, randomness);
-        return fused::attention_with_log_sum_exp(query, key, value, scores.bias.clone(), options);
+        return fused::attention_with_log_sum_exp(
+            [query, key, value],
+            scores.bias.clone(),
+            options,
+        );
     }
     let products = scores.composed(query, key);
     let log_sum_exp = log_sum_exp(products.clone());

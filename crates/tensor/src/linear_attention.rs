@@ -55,7 +55,7 @@ pub fn linear_attention(
             causal: mask.is_causal(),
             keys: mask.keys().map(<[_]>::to_vec),
         };
-        return fused::linear_attention(query, key, value, state, options);
+        return fused::linear_attention([query, key, value], state, options);
     }
     let (key, value) = zero_padding(key, value, mask);
     let state = state.map(|state| LinearState {

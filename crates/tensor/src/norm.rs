@@ -33,7 +33,8 @@ pub struct NormParameters {
 /// # Panics
 /// When the last axis of `x` or the bias is not of the weight's size.
 pub fn norm<const D: usize>(x: Tensor<D>, parameters: NormParameters) -> Tensor<D> {
-    sum_with_norm("norm", x, None, parameters).1
+    let [_, y] = sum_with_norm("norm", x, None, parameters);
+    y
 }
 
 /// `x` and its norm, for pre-norm residual blocks: the backward pass sums the gradients of both in one pass.
@@ -41,7 +42,7 @@ pub fn norm<const D: usize>(x: Tensor<D>, parameters: NormParameters) -> Tensor<
 /// # Panics
 /// When the last axis of `x` or the bias is not of the weight's size.
 pub fn norm_with_input<const D: usize>(x: Tensor<D>, parameters: NormParameters) -> [Tensor<D>; 2] {
-    sum_with_norm("norm_with_input", x, None, parameters).into()
+    sum_with_norm("norm_with_input", x, None, parameters)
 }
 
 /// The norm of `x + branch`, for post-norm residual blocks.
@@ -53,7 +54,8 @@ pub fn add_norm<const D: usize>(
     branch: Tensor<D>,
     parameters: NormParameters,
 ) -> Tensor<D> {
-    sum_with_norm("add_norm", x, Some(branch), parameters).1
+    let [_, y] = sum_with_norm("add_norm", x, Some(branch), parameters);
+    y
 }
 
 /// `x + branch` and its norm, for pre-norm residual blocks: the addition of one block is fused with the norm of the next.
@@ -65,7 +67,7 @@ pub fn add_norm_with_sum<const D: usize>(
     branch: Tensor<D>,
     parameters: NormParameters,
 ) -> [Tensor<D>; 2] {
-    sum_with_norm("add_norm_with_sum", x, Some(branch), parameters).into()
+    sum_with_norm("add_norm_with_sum", x, Some(branch), parameters)
 }
 
 /// `x + y`, element by element.
@@ -91,13 +93,7 @@ fn sum_with_norm<const D: usize>(
     x: Tensor<D>,
     branch: Option<Tensor<D>>,
     parameters: NormParameters,
-) -> (Tensor<D>, Tensor<D>) {
-    let NormParameters {
-        kind,
-        weight,
-        bias,
-        epsilon,
-    } = parameters;
+) -> [Tensor<D>; 2] {
     if let Some(branch) = &branch {
         assert_eq!(
             x.dims(),
@@ -107,13 +103,13 @@ fn sum_with_norm<const D: usize>(
             branch.dims()
         );
     }
-    let (dims, width) = (x.dims(), weight.dims()[0]);
+    let (dims, width) = (x.dims(), parameters.weight.dims()[0]);
     assert_eq!(
         dims[D - 1],
         width,
         "{operation}: input {dims:?} does not match weight [{width}]"
     );
-    if let Some(bias) = &bias {
+    if let Some(bias) = &parameters.bias {
         assert_eq!(
             bias.dims(),
             [width],
@@ -122,8 +118,14 @@ fn sum_with_norm<const D: usize>(
         );
     }
     if fused::has_kernels(&x) {
-        return fused::add_norm(x, branch, weight, bias, kind, epsilon);
+        return fused::add_norm(x, branch, parameters);
     }
+    let NormParameters {
+        kind,
+        weight,
+        bias,
+        epsilon,
+    } = parameters;
     let sum = match branch {
         Some(branch) => x + branch,
         None => x,
@@ -143,5 +145,5 @@ fn sum_with_norm<const D: usize>(
         Some(bias) => normed + last_axis(bias),
         None => normed,
     };
-    (sum, normed)
+    [sum, normed]
 }

@@ -1,51 +1,52 @@
 //! Addition without broadcasting, for residual connections.
 
 use attentive_kernels::elementwise;
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::{buffer, data, into_contiguous, record, recycle, tensor};
+use super::operation::{FusedOperation, run};
+use super::{buffer, data, into_contiguous, recycle, single, tensor_like};
 
-/// `x + y`, in the storage of either operand that is not shared.
-pub(super) fn forward(x: FlexTensor, y: FlexTensor) -> FlexTensor {
-    let (mut x, mut y) = (into_contiguous(x), into_contiguous(y));
-    if let Some(sum) = y.try_storage_mut::<f32>() {
-        elementwise::add_assign(sum, data(&x));
-        recycle([x]);
-        return y;
-    }
-    if let Some(sum) = x.try_storage_mut::<f32>() {
-        elementwise::add_assign(sum, data(&y));
-        return x;
-    }
-    let mut sum = buffer(data(&x).len());
-    elementwise::add(data(&x), data(&y), &mut sum);
-    tensor(sum, x.layout().shape().clone())
+/// `x + y`
+pub(crate) fn add<const D: usize>(x: Tensor<D>, y: Tensor<D>) -> Tensor<D> {
+    let [sum] = run(Add, [x.into_dispatch(), y.into_dispatch()]);
+    Tensor::from_dispatch(sum)
 }
 
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<Flex, C>>,
-    y: FloatTensor<Autodiff<Flex, C>>,
-) -> FloatTensor<Autodiff<Flex, C>> {
-    let (x, x_node) = x.into_parts();
-    let (y, y_node) = y.into_parts();
-    record::<C, _, 2>(AddBackward, [x_node, y_node], forward(x, y), || ())
-}
+#[derive(Clone, Debug)]
+struct Add;
 
-#[derive(Debug)]
-struct AddBackward;
+impl FusedOperation<2, 1> for Add {
+    type Saved = ();
 
-impl Backward<Flex, 2> for AddBackward {
-    type State = ();
-
-    fn backward(self, ops: Ops<(), 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let dy = gradients.consume::<Flex>(&ops.node);
-        for parent in ops.parents.iter().flatten() {
-            gradients.register::<Flex>(parent.id, dy.clone());
+    /// In the storage of either input that is not shared.
+    fn forward(&self, inputs: [FlexTensor; 2]) -> [FlexTensor; 1] {
+        let [mut x, mut y] = inputs.map(into_contiguous);
+        if let Some(sum) = y.try_storage_mut::<f32>() {
+            elementwise::add_assign(sum, data(&x));
+            recycle([x]);
+            return [y];
         }
+        if let Some(sum) = x.try_storage_mut::<f32>() {
+            elementwise::add_assign(sum, data(&y));
+            return [x];
+        }
+        let mut sum = buffer(data(&x).len());
+        elementwise::add(data(&x), data(&y), &mut sum);
+        [tensor_like(sum, &x)]
+    }
+
+    fn forward_and_save(&self, inputs: [FlexTensor; 2]) -> ([FlexTensor; 1], ()) {
+        (self.forward(inputs), ())
+    }
+
+    fn backward(
+        &self,
+        (): (),
+        dys: [Option<FlexTensor>; 1],
+        needs_gradient: [bool; 2],
+    ) -> [Option<FlexTensor>; 2] {
+        let dy = single(dys);
+        needs_gradient.map(|needed| needed.then(|| dy.clone()))
     }
 }

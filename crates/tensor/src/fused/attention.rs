@@ -1,22 +1,19 @@
 //! Attention of heads with any strides: a view of a projection needs no copy.
 
 use attentive_kernels::attention::{
-    self, AttentionDropout, Bias, BiasLayout, Masking, Options, OutputGradients, SavedForward,
-    Shape, Strides,
+    self, AttentionDropout, Bias, Masking, Options, OutputGradients, SavedForward, Strides,
 };
 use attentive_kernels::dropout::Dropout;
-use attentive_kernels::elementwise;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops};
-use burn::backend::autodiff::{Autodiff, NodeId};
-use burn::backend::flex::{Flex, FlexTensor};
+use burn::backend::Dispatch;
+use burn::backend::flex::FlexTensor;
 use burn::backend::tensor::FloatTensor;
+use burn::tensor::{Device, Tensor};
 
 use super::heads::{contiguous_rows, heads, length_first, operand_sizes, shape};
-use super::outputs::{GradientSlots, record_outputs};
-use super::{buffer, contiguous, data, is_present, record, recycle, release, tensor};
-use crate::Mask;
+use super::operation::{FusedOperation, optional, run};
+use super::score_bias::{bias_gradient_buffer, broadcast_bias, reduce_bias_gradient};
+use super::{buffer, contiguous, data, recycle, release, single, tensor, tensor_like};
+use crate::{Mask, PartialAttention, ScoreBias};
 
 /// The settings of an attention: all but query, key, value and bias.
 #[derive(Clone, Debug)]
@@ -45,190 +42,178 @@ impl AttentionOptions {
     }
 }
 
-/// The context, and the row statistic that the backward pass needs.
-pub(super) struct AttentionForward {
-    pub context: FlexTensor,
-    pub log_sum_exp: Vec<f32>,
+/// Attention of heads.
+pub(crate) fn attention(
+    [query, key, value]: [Tensor<4>; 3],
+    bias: Option<ScoreBias>,
+    options: AttentionOptions,
+) -> Tensor<4> {
+    let bias = score_bias(bias, &query.device());
+    let [query, key, value] = [query, key, value].map(Tensor::into_dispatch);
+    let [context] = run(Attention(options), [query, key, value, bias]);
+    Tensor::from_dispatch(context)
 }
 
-impl AttentionForward {
-    /// The context and the log-sum-exp, `[batch, heads, queries]`.
-    pub fn into_tensors(self) -> (FlexTensor, FlexTensor) {
-        let rows = self.context.layout().shape()[..3].to_vec();
-        (self.context, tensor(self.log_sum_exp, rows))
+/// Attention of heads, and the log-sum-exp of its rows.
+pub(crate) fn attention_with_log_sum_exp(
+    [query, key, value]: [Tensor<4>; 3],
+    bias: Option<ScoreBias>,
+    options: AttentionOptions,
+) -> PartialAttention {
+    let bias = score_bias(bias, &query.device());
+    let [query, key, value] = [query, key, value].map(Tensor::into_dispatch);
+    let operation = AttentionWithLogSumExp(Attention(options));
+    let [context, log_sum_exp] = run(operation, [query, key, value, bias]);
+    PartialAttention {
+        context: Tensor::from_dispatch(context),
+        log_sum_exp: Tensor::from_dispatch(log_sum_exp),
     }
 }
 
-pub(super) fn forward(
-    query: &FlexTensor,
-    key: &FlexTensor,
-    value: &FlexTensor,
-    bias: &FlexTensor,
-    options: &AttentionOptions,
-) -> AttentionForward {
-    let [query, key, value] = [query, key, value].map(contiguous_rows);
-    let bias = contiguous(bias);
-    let shape = shape([&query, &key, &value]);
-    let mut log_sum_exp = buffer(shape.batch * shape.heads * shape.queries);
-    let mut context = buffer(log_sum_exp.len() * shape.value_width);
-    let strides = Strides::length_first(shape.heads, shape.queries, shape.value_width);
-    attention::forward(
-        &shape,
-        [heads(&query), heads(&key), heads(&value)],
-        &options.for_kernel(broadcast_bias(&bias)),
-        &mut context,
-        strides,
-        &mut log_sum_exp,
-    );
-    AttentionForward {
-        context: length_first(
-            context,
-            [shape.batch, shape.heads, shape.queries, shape.value_width],
-        ),
-        log_sum_exp,
+/// A bias of the scores; its number of axes determines its kind.
+pub(super) fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTensor<Dispatch> {
+    match bias {
+        None => optional::<1>(None, device),
+        Some(ScoreBias::Pairs(bias)) => bias.into_dispatch(),
+        Some(ScoreBias::Keys(bias)) => bias.into_dispatch(),
+        Some(ScoreBias::Distances(bias)) => bias.into_dispatch(),
     }
 }
 
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
-
-/// Attention of query, key, value and bias.
-pub(super) fn tracked<C: CheckpointStrategy>(
-    operands: [Tracked<C>; 4],
-    options: AttentionOptions,
-) -> Tracked<C> {
-    let (nodes, saved) = forward_and_save::<C>(operands, options);
-    let context = saved.context.clone();
-    record::<C, _, 4>(AttentionBackward, nodes, context, || saved)
-}
-
-/// The same, and the log-sum-exp of its rows.
-pub(super) fn tracked_with_log_sum_exp<C: CheckpointStrategy>(
-    operands: [Tracked<C>; 4],
-    options: AttentionOptions,
-) -> [Tracked<C>; 2] {
-    let (nodes, saved) = forward_and_save::<C>(operands, options);
-    let outputs = AttentionForward {
-        context: saved.context.clone(),
-        log_sum_exp: saved.log_sum_exp.clone(),
-    };
-    let outputs = outputs.into_tensors().into();
-    record_outputs::<C, _, 4, 2>(AttentionWithLogSumExpBackward, nodes, outputs, |dys| {
-        (saved, dys)
-    })
-}
-
-/// The forward pass: the inputs' nodes, and the saved tensors.
-fn forward_and_save<C: CheckpointStrategy>(
-    operands: [Tracked<C>; 4],
-    options: AttentionOptions,
-) -> ([NodeGuard; 4], SavedAttention) {
-    let [
-        (query, query_node),
-        (key, key_node),
-        (value, value_node),
-        (bias, bias_node),
-    ] = operands.map(Tracked::<C>::into_parts);
-    let [query, key, value] = [&query, &key, &value].map(contiguous_rows);
-    let bias = contiguous(&bias);
-    let AttentionForward {
-        context,
-        log_sum_exp,
-    } = forward(&query, &key, &value, &bias, &options);
-    let saved = SavedAttention {
-        query,
-        key,
-        value,
-        bias,
-        context,
-        log_sum_exp,
-        options,
-    };
-    ([query_node, key_node, value_node, bias_node], saved)
-}
-
-#[derive(Debug)]
-struct AttentionBackward;
-
-#[derive(Debug)]
-struct AttentionWithLogSumExpBackward;
+/// Of query, key, value and bias.
+#[derive(Clone, Debug)]
+struct Attention(AttentionOptions);
 
 #[derive(Clone, Debug)]
-struct SavedAttention {
+struct AttentionWithLogSumExp(Attention);
+
+#[derive(Clone, Debug)]
+struct Saved {
     query: FlexTensor,
     key: FlexTensor,
     value: FlexTensor,
     bias: FlexTensor,
     context: FlexTensor,
     log_sum_exp: Vec<f32>,
-    options: AttentionOptions,
 }
 
-impl Backward<Flex, 4> for AttentionBackward {
-    type State = SavedAttention;
+impl FusedOperation<4, 1> for Attention {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 1] {
+        let saved = self.attend(inputs);
+        recycle([saved.query, saved.key, saved.value]);
+        release(saved.log_sum_exp);
+        [saved.context]
+    }
+
+    fn forward_and_save(&self, inputs: [FlexTensor; 4]) -> ([FlexTensor; 1], Saved) {
+        let saved = self.attend(inputs);
+        ([saved.context.clone()], saved)
+    }
 
     fn backward(
-        self,
-        ops: Ops<SavedAttention, 4>,
-        gradients: &mut Gradients,
-        _: &mut Checkpointer,
-    ) {
-        let dcontext = contiguous_rows(&gradients.consume::<Flex>(&ops.node));
-        let parents = ops.parents.map(|it| it.map(|parent| parent.id));
-        ops.state.backward(dcontext, None, parents, gradients);
+        &self,
+        saved: Saved,
+        dys: [Option<FlexTensor>; 1],
+        needs_gradient: [bool; 4],
+    ) -> [Option<FlexTensor>; 4] {
+        let dcontext = contiguous_rows(&single(dys));
+        self.gradients(saved, dcontext, None, needs_gradient)
     }
 }
 
-impl Backward<Flex, 4> for AttentionWithLogSumExpBackward {
-    type State = (SavedAttention, GradientSlots);
+impl FusedOperation<4, 2> for AttentionWithLogSumExp {
+    type Saved = Saved;
 
-    fn backward(self, ops: Ops<Self::State, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        gradients.consume::<Flex>(&ops.node);
-        let parents = ops.parents.map(|it| it.map(|parent| parent.id));
-        let (saved, dys) = ops.state;
-        let [dcontext, dlog_sum_exp] = dys.take();
+    fn forward(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 2] {
+        let saved = self.0.attend(inputs);
+        recycle([saved.query, saved.key, saved.value]);
+        let log_sum_exp = per_row(saved.log_sum_exp, &saved.context);
+        [saved.context, log_sum_exp]
+    }
+
+    fn forward_and_save(&self, inputs: [FlexTensor; 4]) -> ([FlexTensor; 2], Saved) {
+        let saved = self.0.attend(inputs);
+        let log_sum_exp = per_row(saved.log_sum_exp.clone(), &saved.context);
+        ([saved.context.clone(), log_sum_exp], saved)
+    }
+
+    fn backward(
+        &self,
+        saved: Saved,
+        [dcontext, dlog_sum_exp]: [Option<FlexTensor>; 2],
+        needs_gradient: [bool; 4],
+    ) -> [Option<FlexTensor>; 4] {
         // The loss may depend on the log-sum-exp alone.
-        let dcontext = dcontext.map(|it| contiguous_rows(&it));
-        let dcontext = dcontext.unwrap_or_else(|| {
-            let shape = saved.context.layout().shape().clone();
-            tensor(vec![0.0; shape.num_elements()], shape)
+        let dcontext = dcontext.map(|it| contiguous_rows(&it)).unwrap_or_else(|| {
+            let count = saved.context.layout().num_elements();
+            tensor_like(vec![0.0; count], &saved.context)
         });
-        saved.backward(dcontext, dlog_sum_exp, parents, gradients);
+        (self.0).gradients(saved, dcontext, dlog_sum_exp, needs_gradient)
     }
 }
 
-impl SavedAttention {
-    /// Registers the gradients of query, key, value and bias. `dcontext` has contiguous rows, and its storage is recycled
-    /// unless shared.
-    fn backward(
-        self,
+/// A statistic of the rows of the context, `[batch, heads, queries]`.
+fn per_row(statistic: Vec<f32>, context: &FlexTensor) -> FlexTensor {
+    tensor(statistic, context.layout().shape()[..3].to_vec())
+}
+
+impl Attention {
+    /// The forward pass. Query, key and value are kept as views where their rows are contiguous.
+    fn attend(&self, [query, key, value, bias]: [FlexTensor; 4]) -> Saved {
+        let [query, key, value] = [&query, &key, &value].map(contiguous_rows);
+        let bias = contiguous(&bias);
+        let shape = shape([&query, &key, &value]);
+        let mut log_sum_exp = buffer(shape.batch * shape.heads * shape.queries);
+        let mut context = buffer(log_sum_exp.len() * shape.value_width);
+        let strides = Strides::length_first(shape.heads, shape.queries, shape.value_width);
+        attention::forward(
+            &shape,
+            [&query, &key, &value].map(heads),
+            &self.0.for_kernel(broadcast_bias(&bias)),
+            &mut context,
+            strides,
+            &mut log_sum_exp,
+        );
+        let sizes = [shape.batch, shape.heads, shape.queries, shape.value_width];
+        Saved {
+            query,
+            key,
+            value,
+            bias,
+            context: length_first(context, sizes),
+            log_sum_exp,
+        }
+    }
+
+    /// The gradients of query, key, value and bias. `dcontext` has contiguous rows.
+    fn gradients(
+        &self,
+        saved: Saved,
         dcontext: FlexTensor,
         dlog_sum_exp: Option<FlexTensor>,
-        parents: [Option<NodeId>; 4],
-        gradients: &mut Gradients,
-    ) {
+        [.., bias_needs]: [bool; 4],
+    ) -> [Option<FlexTensor>; 4] {
         let dlog_sum_exp = dlog_sum_exp.map(|it| contiguous(&it));
-        let shape = shape([&self.query, &self.key, &self.value]);
+        let shape = shape([&saved.query, &saved.key, &saved.value]);
         let sizes = operand_sizes(&shape);
         let [mut query, mut key, mut value] = sizes.map(|it| buffer(it.iter().product()));
         let [query_strides, key_strides, value_strides] =
             sizes.map(|[_, heads, length, width]| Strides::length_first(heads, length, width));
-        let [.., bias_parent] = parents;
-        let mut bias = bias_parent.map(|_| {
-            let (_, [.., size]) = bias_layout(&self.bias);
-            buffer(shape.batch * shape.heads * size)
-        });
+        let mut bias = bias_needs.then(|| bias_gradient_buffer(&shape, &saved.bias));
         attention::backward(
             &shape,
-            [&self.query, &self.key, &self.value].map(heads),
+            [&saved.query, &saved.key, &saved.value].map(heads),
             SavedForward {
-                context: heads(&self.context),
-                log_sum_exp: &self.log_sum_exp,
+                context: heads(&saved.context),
+                log_sum_exp: &saved.log_sum_exp,
             },
             OutputGradients {
                 context: heads(&dcontext),
                 log_sum_exp: dlog_sum_exp.as_ref().map(data),
             },
-            &self.options.for_kernel(broadcast_bias(&self.bias)),
+            &self.0.for_kernel(broadcast_bias(&saved.bias)),
             attention::Gradients {
                 query: &mut query,
                 query_strides,
@@ -240,60 +225,15 @@ impl SavedAttention {
             },
         );
         let [query_sizes, key_sizes, value_sizes] = sizes;
-        let input_gradients = [
+        let dxs = [
             Some(length_first(query, query_sizes)),
             Some(length_first(key, key_sizes)),
             Some(length_first(value, value_sizes)),
-            bias.map(|gradient| reduce_bias_gradient(gradient, &shape, &self.bias)),
+            bias.map(|gradient| reduce_bias_gradient(gradient, &shape, &saved.bias)),
         ];
-        for (parent, gradient) in parents.into_iter().zip(input_gradients) {
-            if let (Some(parent), Some(gradient)) = (parent, gradient) {
-                gradients.register::<Flex>(parent, gradient);
-            }
-        }
-        recycle([self.query, self.key, self.value, self.context, dcontext]);
+        recycle([saved.query, saved.key, saved.value, saved.context, dcontext]);
         recycle(dlog_sum_exp);
-        release(self.log_sum_exp);
+        release(saved.log_sum_exp);
+        dxs
     }
-}
-
-/// A bias as the kernel reads it, with stride zero along broadcast axes; none if it is absent.
-pub(super) fn broadcast_bias(bias: &FlexTensor) -> Option<Bias<'_>> {
-    if !is_present(bias) {
-        return None;
-    }
-    let (layout, [batch, heads, size]) = bias_layout(bias);
-    Some(Bias {
-        data: data(bias),
-        layout,
-        batch_stride: if batch == 1 { 0 } else { heads * size },
-        head_stride: if heads == 1 { 0 } else { size },
-    })
-}
-
-/// The kind of a bias, from its number of axes; its batch, its heads, and its elements per head.
-pub(super) fn bias_layout(bias: &FlexTensor) -> (BiasLayout, [usize; 3]) {
-    match bias.layout().shape()[..] {
-        [batch, heads, queries, keys] => (BiasLayout::PerPair, [batch, heads, queries * keys]),
-        [batch, heads, keys] => (BiasLayout::PerKey, [batch, heads, keys]),
-        [heads, distances] => (BiasLayout::PerDistance, [1, heads, distances]),
-        ref other => panic!("attention: a bias of {} axes", other.len()),
-    }
-}
-
-/// Sums the per-head gradients of a bias over its broadcast axes.
-pub(super) fn reduce_bias_gradient(
-    gradient: Vec<f32>,
-    shape: &Shape,
-    bias: &FlexTensor,
-) -> FlexTensor {
-    let (_, [batches, heads, size]) = bias_layout(bias);
-    let mut sums = vec![0.0; batches * heads * size];
-    for (index, gradient) in gradient.chunks_exact(size.max(1)).enumerate() {
-        let (batch, head) = (index / shape.heads % batches, index % shape.heads % heads);
-        let start = (batch * heads + head) * size;
-        elementwise::add_assign(&mut sums[start..start + size], gradient);
-    }
-    release(gradient);
-    tensor(sums, bias.layout().shape().clone())
 }

@@ -1,182 +1,152 @@
-//! The fused operations with autodiff: forward passes recorded in the graph, with the tensors saved for backward.
+//! Fused operations in burn's autodiff graph.
+//!
+//! Nodes of the graph have one output. So an operation with several differentiable outputs is a node with a placeholder for
+//! its value and gradient, and each output is a child of that node: its backward step stores the output's gradient where the
+//! operation, whose backward runs after all its children, finds it.
+//!
+//! ```text
+//! inputs ─ operation ┬ output 0        backward: each output stores its gradient,
+//!                    └ output 1                  then the operation reads both
+//! ```
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn::backend::autodiff::ops::{Backward, NodeGuard, OpsKind};
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::tensor::FloatTensor;
 
-use super::{
-    AttentionOptions, FusedOps, HiddenActivation, LinearOptions, MaybeActivation, activation, add,
-    attention, attention_weights, cross_entropy, dropout, embedding, features, feed_forward,
-    linear, linear_attention, norm, rotary, softmax,
-};
-use crate::{Activation, FeatureMap, NormKind, Stabilizer};
+use super::operation::{FusedBackend, FusedOperation, Inputs};
+use super::{recycle, tensor};
 
-impl<C: CheckpointStrategy> FusedOps for Autodiff<Flex, C> {
-    fn fused_linear(
-        x: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        activation: MaybeActivation,
-    ) -> FloatTensor<Self> {
-        linear::tracked::<C>(x, weight, bias, activation.0)
-    }
+type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
 
-    fn fused_feed_forward(
-        x: FloatTensor<Self>,
-        gate: FloatTensor<Self>,
-        gate_bias: FloatTensor<Self>,
-        up: FloatTensor<Self>,
-        up_bias: FloatTensor<Self>,
-        down: FloatTensor<Self>,
-        down_bias: FloatTensor<Self>,
-        activation: HiddenActivation,
-    ) -> FloatTensor<Self> {
-        let operands = [[gate, gate_bias], [up, up_bias], [down, down_bias]];
-        feed_forward::tracked::<C>(x, operands, activation)
-    }
-
-    fn fused_linear_qkv(
-        x: FloatTensor<Self>,
-        query_weight: FloatTensor<Self>,
-        query_bias: FloatTensor<Self>,
-        key_weight: FloatTensor<Self>,
-        key_bias: FloatTensor<Self>,
-        value_weight: FloatTensor<Self>,
-        value_bias: FloatTensor<Self>,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let projections = [
-            [query_weight, query_bias],
-            [key_weight, key_bias],
-            [value_weight, value_bias],
-        ];
-        linear::qkv_tracked::<C>(x, projections).into()
-    }
-
-    fn fused_add_norm(
-        x: FloatTensor<Self>,
-        branch: FloatTensor<Self>,
-        weight: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        kind: NormKind,
-        epsilon: f64,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        norm::tracked::<C>(x, branch, weight, bias, kind, epsilon).into()
-    }
-
-    fn fused_add(x: FloatTensor<Self>, y: FloatTensor<Self>) -> FloatTensor<Self> {
-        add::tracked::<C>(x, y)
-    }
-
-    fn fused_activation(x: FloatTensor<Self>, kind: Activation) -> FloatTensor<Self> {
-        activation::tracked::<C>(x, kind)
-    }
-
-    fn fused_gated(
-        gate: FloatTensor<Self>,
-        up: FloatTensor<Self>,
-        kind: Activation,
-    ) -> FloatTensor<Self> {
-        activation::gated_tracked::<C>(gate, up, kind)
-    }
-
-    fn fused_softmax(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        softmax::tracked::<C>(x)
-    }
-
-    fn fused_attention(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        options: AttentionOptions,
-    ) -> FloatTensor<Self> {
-        attention::tracked::<C>([query, key, value, bias], options)
-    }
-
-    fn fused_attention_with_log_sum_exp(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        options: AttentionOptions,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        attention::tracked_with_log_sum_exp::<C>([query, key, value, bias], options).into()
-    }
-
-    fn fused_attention_weights(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        options: AttentionOptions,
-    ) -> FloatTensor<Self> {
-        attention_weights::tracked::<C>(query, key, bias, &options)
-    }
-
-    fn fused_linear_attention(
-        query: FloatTensor<Self>,
-        key: FloatTensor<Self>,
-        value: FloatTensor<Self>,
-        kv_sums: FloatTensor<Self>,
-        key_sums: FloatTensor<Self>,
-        options: LinearOptions,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
-        let initial_state = [kv_sums, key_sums];
-        let (context, kv_sums, key_sums) =
-            linear_attention::tracked::<C>(query, key, value, initial_state, options);
-        // Outside the graph: no gradient flows through a state.
-        let [kv_sums, key_sums] = [kv_sums, key_sums].map(FloatTensor::<Self>::new);
-        (context, kv_sums, key_sums)
-    }
-
-    fn fused_feature_map(x: FloatTensor<Self>, map: FeatureMap) -> FloatTensor<Self> {
-        features::feature_map_tracked::<C>(x, map)
-    }
-
-    fn fused_random_features(
-        x: FloatTensor<Self>,
-        projection: FloatTensor<Self>,
-        stabilizer: Stabilizer,
-        epsilon: f64,
-    ) -> FloatTensor<Self> {
-        features::random_features_tracked::<C>(x, projection, stabilizer, epsilon)
-    }
-
-    fn fused_cross_entropy(
-        logits: FloatTensor<Self>,
-        targets: IntTensor<Self>,
-        smoothing: f64,
-    ) -> FloatTensor<Self> {
-        cross_entropy::tracked::<C>(logits, targets, smoothing)
-    }
-
-    fn fused_embedding(table: FloatTensor<Self>, ids: IntTensor<Self>) -> FloatTensor<Self> {
-        embedding::tracked::<C>(table, ids)
-    }
-
-    fn fused_rotary(
-        x: FloatTensor<Self>,
-        cosine: FloatTensor<Self>,
-        sine: FloatTensor<Self>,
-    ) -> FloatTensor<Self> {
-        rotary::tracked::<C>(x, cosine, sine)
-    }
-
-    fn fused_dropout(x: FloatTensor<Self>, probability: f64, key: [u32; 2]) -> FloatTensor<Self> {
-        dropout::tracked::<C>(x, probability, key)
+impl<C: CheckpointStrategy> FusedBackend for Autodiff<Flex, C> {
+    fn run_fused<const IN: usize, const OUT: usize, O: FusedOperation<IN, OUT>>(
+        inputs: Inputs<Self>,
+        operation: O,
+    ) -> Vec<Tracked<C>> {
+        let inputs: [Tracked<C>; IN] = inputs.into_array();
+        let is_tracked = inputs.iter().any(Tracked::<C>::is_tracked);
+        let nodes = inputs.each_ref().map(Tracked::<C>::node);
+        let inputs = inputs.map(Tracked::<C>::into_primitive);
+        if !is_tracked {
+            let outputs = operation.forward(inputs);
+            return outputs.map(Tracked::<C>::new).into();
+        }
+        let (outputs, saved) = operation.forward_and_save(inputs);
+        let operation = FusedBackward::<O, OUT>(operation);
+        let mut outputs = outputs.into_iter();
+        let mut recorded = Vec::with_capacity(OUT);
+        if O::DIFFERENTIABLE == 1 {
+            let state = (saved, None);
+            let output = outputs.next().expect("an operation has an output");
+            recorded.push(record::<C, _, IN>(operation, nodes, output, state));
+        } else {
+            let gradients = OutputGradients::default();
+            let state = (saved, Some(gradients.clone()));
+            let node = record::<C, _, IN>(operation, nodes, placeholder(), state);
+            for (index, output) in outputs.by_ref().take(O::DIFFERENTIABLE).enumerate() {
+                let (backward, state) = (OutputBackward(index), gradients.clone());
+                recorded.push(record::<C, _, 1>(backward, [node.node()], output, state));
+            }
+        }
+        recorded.extend(outputs.map(Tracked::<C>::new));
+        recorded
     }
 }
 
 /// Records an operation and its saved state in the graph.
-pub(super) fn record<C: CheckpointStrategy, O: Backward<Flex, N>, const N: usize>(
+fn record<C: CheckpointStrategy, O: Backward<Flex, N>, const N: usize>(
     operation: O,
     inputs: [NodeGuard; N],
     output: FlexTensor,
-    state: impl FnOnce() -> O::State,
-) -> FloatTensor<Autodiff<Flex, C>> {
+    state: O::State,
+) -> Tracked<C> {
     match operation.prepare::<C>(inputs).compute_bound().stateful() {
-        OpsKind::Tracked(prepared) => prepared.finish(state(), output),
+        OpsKind::Tracked(prepared) => prepared.finish(state, output),
         OpsKind::UnTracked(prepared) => prepared.finish(output),
+    }
+}
+
+#[derive(Debug)]
+struct FusedBackward<O, const OUT: usize>(O);
+
+impl<const IN: usize, const OUT: usize, O: FusedOperation<IN, OUT>> Backward<Flex, IN>
+    for FusedBackward<O, OUT>
+{
+    /// With several differentiable outputs, their gradients.
+    type State = (O::Saved, Option<OutputGradients>);
+
+    fn backward(self, ops: Ops<Self::State, IN>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<Flex>(&ops.node);
+        let (saved, outputs) = ops.state;
+        let dys = match outputs {
+            Some(outputs) => outputs.take(),
+            None => {
+                let mut dys = [const { None }; OUT];
+                dys[0] = Some(gradient);
+                dys
+            }
+        };
+        let needs_gradient = ops.parents.each_ref().map(Option::is_some);
+        let dxs = self.0.backward(saved, dys, needs_gradient);
+        for (parent, dx) in ops.parents.into_iter().zip(dxs) {
+            match parent {
+                Some(parent) => {
+                    let dx = dx.expect("the gradient is needed");
+                    gradients.register::<Flex>(parent.id, dx);
+                }
+                None => recycle(dx),
+            }
+        }
+    }
+}
+
+/// The gradients of an operation's outputs, as they arrive.
+#[derive(Clone, Debug, Default)]
+struct OutputGradients(Arc<Mutex<Vec<Option<FlexTensor>>>>);
+
+impl OutputGradients {
+    fn store(&self, index: usize, gradient: FlexTensor) {
+        let mut gradients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if gradients.len() <= index {
+            gradients.resize(index + 1, None);
+        }
+        gradients[index] = Some(gradient);
+    }
+
+    /// The gradient of each of `N` outputs; none for an output that the loss does not depend on.
+    fn take<const N: usize>(&self) -> [Option<FlexTensor>; N] {
+        let mut gradients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gradients.resize(N, None);
+        std::array::from_fn(|index| gradients[index].take())
+    }
+}
+
+/// The value and the gradient of the operation's own node.
+fn placeholder() -> FlexTensor {
+    tensor(vec![0.0], [1])
+}
+
+#[derive(Debug)]
+struct OutputBackward(usize);
+
+impl Backward<Flex, 1> for OutputBackward {
+    type State = OutputGradients;
+
+    fn backward(
+        self,
+        ops: Ops<OutputGradients, 1>,
+        gradients: &mut Gradients,
+        _: &mut Checkpointer,
+    ) {
+        let gradient = gradients.consume::<Flex>(&ops.node);
+        ops.state.store(self.0, gradient);
+        if let [Some(parent)] = &ops.parents {
+            gradients.register::<Flex>(parent.id, placeholder());
+        }
     }
 }

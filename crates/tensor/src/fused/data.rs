@@ -2,7 +2,7 @@
 
 use attentive_kernels::gemm::Matrix;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::{DType, Shape, TensorData};
+use burn::tensor::{Int, Shape, Tensor, TensorData};
 
 /// The tensor, contiguous.
 pub(super) fn contiguous(x: &FlexTensor) -> FlexTensor {
@@ -57,22 +57,24 @@ pub(super) fn data(x: &FlexTensor) -> &[f32] {
     x.as_slice().expect("the tensor is contiguous and f32")
 }
 
-/// Ids or targets, widened to i64.
-pub(super) fn integers(x: &FlexTensor) -> Vec<i64> {
-    let x = contiguous(x);
-    match x.dtype() {
-        DType::I64 => x.as_slice::<i64>().expect("contiguous").to_vec(),
-        DType::I32 => {
-            let narrow = x.as_slice::<i32>().expect("contiguous");
-            narrow.iter().map(|id| i64::from(*id)).collect()
-        }
-        other => panic!("ids are {other:?} and must be integers of 32 or 64 bits"),
-    }
+/// Ids or targets.
+pub(super) fn integers<const D: usize>(x: Tensor<D, Int>) -> Vec<i64> {
+    x.into_data().iter::<i64>().collect()
 }
 
 /// A tensor that owns this data.
 pub(super) fn tensor(data: Vec<f32>, shape: impl Into<Shape>) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(data, shape))
+}
+
+/// A tensor that owns this data, in the shape of another.
+pub(super) fn tensor_like(data: Vec<f32>, other: &FlexTensor) -> FlexTensor {
+    tensor(data, other.layout().shape().clone())
+}
+
+/// The gradient of the one output of an operation.
+pub(super) fn single([dy]: [Option<FlexTensor>; 1]) -> FlexTensor {
+    dy.expect("backward runs when the output has a gradient")
 }
 
 /// Rows and width of a tensor, seen as a matrix of its last axis.

@@ -1,44 +1,51 @@
 //! Dropout: the mask is a function of a key, so the backward pass recomputes it.
 
-use attentive_kernels::dropout::dropout;
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use attentive_kernels::dropout as kernels;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::{buffer, contiguous, data, record, recycle, tensor};
+use super::operation::{FusedOperation, run};
+use super::{buffer, contiguous, data, recycle, single, tensor_like};
 
-pub(super) fn forward(x: &FlexTensor, probability: f64, key: [u32; 2]) -> FlexTensor {
-    let x = contiguous(x);
-    let mut y = buffer(data(&x).len());
-    dropout(data(&x), probability as f32, key, &mut y);
-    tensor(y, x.layout().shape().clone())
+/// Dropout with a mask that is a function of the key.
+pub(crate) fn dropout<const D: usize>(x: Tensor<D>, probability: f64, key: [u32; 2]) -> Tensor<D> {
+    let dropout = Dropout {
+        probability: probability as f32,
+        key,
+    };
+    let [y] = run(dropout, [x.into_dispatch()]);
+    Tensor::from_dispatch(y)
 }
 
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<Flex, C>>,
-    probability: f64,
+#[derive(Clone, Debug)]
+struct Dropout {
+    probability: f32,
     key: [u32; 2],
-) -> FloatTensor<Autodiff<Flex, C>> {
-    let (x, node) = x.into_parts();
-    let output = forward(&x, probability, key);
-    record::<C, _, 1>(DropoutBackward, [node], output, || (probability, key))
 }
 
-#[derive(Debug)]
-struct DropoutBackward;
+impl FusedOperation<1, 1> for Dropout {
+    type Saved = ();
 
-impl Backward<Flex, 1> for DropoutBackward {
-    type State = (f64, [u32; 2]);
+    fn forward(&self, [x]: [FlexTensor; 1]) -> [FlexTensor; 1] {
+        let x = contiguous(&x);
+        let mut y = buffer(data(&x).len());
+        kernels::dropout(data(&x), self.probability, self.key, &mut y);
+        [tensor_like(y, &x)]
+    }
 
-    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (probability, key) = ops.state;
-        let dy = gradients.consume::<Flex>(&ops.node);
-        if let [Some(parent)] = &ops.parents {
-            gradients.register::<Flex>(parent.id, forward(&dy, probability, key));
-        }
+    fn forward_and_save(&self, inputs: [FlexTensor; 1]) -> ([FlexTensor; 1], ()) {
+        (self.forward(inputs), ())
+    }
+
+    fn backward(
+        &self,
+        (): (),
+        dys: [Option<FlexTensor>; 1],
+        _: [bool; 1],
+    ) -> [Option<FlexTensor>; 1] {
+        let dy = single(dys);
+        let [dx] = self.forward([dy.clone()]);
         recycle([dy]);
+        [Some(dx)]
     }
 }

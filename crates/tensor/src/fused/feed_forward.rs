@@ -5,136 +5,119 @@
 
 use attentive_kernels::feed_forward::{DownProjection, gated_projection};
 use attentive_kernels::linear::LinearShape;
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::HiddenActivation;
-use super::activation::kernel;
-use super::linear::{
-    TrackedInput, TrackedProjection, backward, forward as linear, forward_with_activation, shape,
-};
+use super::linear::{project, shape};
+use super::operation::{FusedOperation, optional, run};
+use super::projections::{ProjectedInput, Projection, backward};
 use super::{
-    buffer, contiguous, data, into_contiguous, matrix, optional_data, record, recycle,
-    rows_and_width, tensor, with_unit_stride,
+    buffer, contiguous, data, into_contiguous, matrix, optional_data, recycle, rows_and_width,
+    single, tensor, with_unit_stride,
 };
-use crate::Activation;
+use crate::{Activation, LinearParameters};
 
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
-
-/// Weights and biases of gate, up and down; without a gate the first two are absent.
-pub(super) type Operands<T> = [[T; 2]; 3];
-
-/// The output, and on request the saved activations: the pre-activations and, with a gate, the up projection.
-pub(super) fn forward(
-    x: &FlexTensor,
-    [gate, up, down]: &Operands<FlexTensor>,
-    hidden_activation: HiddenActivation,
-    save: bool,
-) -> (FlexTensor, Vec<FlexTensor>) {
-    let kind = hidden_activation.activation;
-    let (hidden, saved) = if hidden_activation.is_gated {
-        let gate = linear(x, &gate[0], &gate[1]);
-        let (hidden, up) = gated(x, &gate, up, kind, save);
-        match up {
-            Some(up) => (hidden, vec![gate, up]),
-            None => {
-                recycle([gate]);
-                (hidden, Vec::new())
-            }
-        }
-    } else {
-        let (hidden, pre_activation) = forward_with_activation(x, &up[0], &up[1], Some(kind), save);
-        (hidden, pre_activation.into_iter().collect())
+/// `down(activation(gate(x)) · up(x))` of rows, or without a gate `down(activation(up(x)))`.
+pub(crate) fn feed_forward(
+    x: Tensor<2>,
+    gate: Option<LinearParameters>,
+    up: LinearParameters,
+    down: LinearParameters,
+    activation: Activation,
+) -> Tensor<2> {
+    let device = x.device();
+    let feed_forward = FeedForward {
+        activation,
+        is_gated: gate.is_some(),
     };
-    let output = linear(&hidden, &down[0], &down[1]);
-    recycle([hidden]);
-    (output, saved)
+    let (gate, gate_bias) = match gate {
+        Some((weight, bias)) => (Some(weight), bias),
+        None => (None, None),
+    };
+    let inputs = [
+        x.into_dispatch(),
+        optional(gate, &device),
+        optional(gate_bias, &device),
+        up.0.into_dispatch(),
+        optional(up.1, &device),
+        down.0.into_dispatch(),
+        optional(down.1, &device),
+    ];
+    let [y] = run(feed_forward, inputs);
+    Tensor::from_dispatch(y)
 }
 
-/// `activation(gate) · up(x)`, and on request `up(x)`.
-fn gated(
-    x: &FlexTensor,
-    gate: &FlexTensor,
-    [up, bias]: &[FlexTensor; 2],
-    kind: Activation,
-    save_up: bool,
-) -> (FlexTensor, Option<FlexTensor>) {
-    let (x, up, bias) = (contiguous(x), with_unit_stride(up), contiguous(bias));
-    let shape = shape(&x, &up);
-    let sizes = [shape.rows, shape.output];
-    let mut y = buffer(shape.rows * shape.output);
-    let mut projected = save_up.then(|| buffer(y.len()));
-    gated_projection(
-        shape,
-        data(&x),
-        (kernel(kind), data(gate)),
-        matrix(&up),
-        optional_data(&bias),
-        projected.as_deref_mut(),
-        &mut y,
-    );
-    (tensor(y, sizes), projected.map(|it| tensor(it, sizes)))
+/// Of x, and weight and bias of gate, up and down projection.
+#[derive(Clone, Debug)]
+struct FeedForward {
+    activation: Activation,
+    /// A gate of width zero is empty, and yet there.
+    is_gated: bool,
 }
-
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: Tracked<C>,
-    operands: Operands<Tracked<C>>,
-    hidden_activation: HiddenActivation,
-) -> Tracked<C> {
-    let (x, x_node) = x.into_parts();
-    let x = contiguous(&x);
-    let parts = operands.map(|operands| operands.map(Tracked::<C>::into_parts));
-    let [[a, b], [c, d], [e, f]] = parts;
-    let nodes = [x_node, a.1, b.1, c.1, d.1, e.1, f.1];
-    let operands = [[a.0, b.0], [c.0, d.0], [e.0, f.0]]
-        .map(|[weight, bias]| [with_unit_stride(&weight), contiguous(&bias)]);
-    let (output, activations) = forward(&x, &operands, hidden_activation, true);
-    record::<C, _, 7>(
-        FeedForwardBackward(hidden_activation.activation),
-        nodes,
-        output,
-        || SavedFeedForward {
-            x,
-            weights: operands.map(|[weight, _]| weight),
-            activations,
-        },
-    )
-}
-
-#[derive(Debug)]
-struct FeedForwardBackward(Activation);
 
 #[derive(Clone, Debug)]
-struct SavedFeedForward {
+struct Saved {
     x: FlexTensor,
+    /// Of gate, up and down projection.
     weights: [FlexTensor; 3],
-    /// The pre-activations and, with a gate, the up projection.
-    activations: Vec<FlexTensor>,
+    pre_activation: FlexTensor,
+    /// With a gate, the output of the up projection.
+    up: Option<FlexTensor>,
 }
 
-impl Backward<Flex, 7> for FeedForwardBackward {
-    type State = SavedFeedForward;
+impl FusedOperation<7, 1> for FeedForward {
+    type Saved = Saved;
 
-    fn backward(
-        self,
-        ops: Ops<SavedFeedForward, 7>,
-        gradients: &mut Gradients,
-        _: &mut Checkpointer,
-    ) {
-        let dy = contiguous(&gradients.consume::<Flex>(&ops.node));
-        let SavedFeedForward {
+    fn forward(&self, inputs: [FlexTensor; 7]) -> [FlexTensor; 1] {
+        let [x, gate, gate_bias, up, up_bias, down, down_bias] = inputs;
+        let hidden = if self.is_gated {
+            let (gate, _) = project(&x, [&gate, &gate_bias], None, false);
+            let (hidden, _) = self.gated(&x, &gate, [&up, &up_bias], false);
+            recycle([gate]);
+            hidden
+        } else {
+            project(&x, [&up, &up_bias], Some(self.activation), false).0
+        };
+        let (output, _) = project(&hidden, [&down, &down_bias], None, false);
+        recycle([x, hidden]);
+        [output]
+    }
+
+    fn forward_and_save(&self, inputs: [FlexTensor; 7]) -> ([FlexTensor; 1], Saved) {
+        let [x, gate, gate_bias, up, up_bias, down, down_bias] = inputs;
+        let x = contiguous(&x);
+        let weights = [&gate, &up, &down].map(with_unit_stride);
+        let [gate, up, down] = &weights;
+        let (hidden, pre_activation, projected) = if self.is_gated {
+            let (gate, _) = project(&x, [gate, &gate_bias], None, false);
+            let (hidden, projected) = self.gated(&x, &gate, [up, &up_bias], true);
+            (hidden, Some(gate), projected)
+        } else {
+            let (hidden, pre_activation) = project(&x, [up, &up_bias], Some(self.activation), true);
+            (hidden, pre_activation, None)
+        };
+        let (output, _) = project(&hidden, [down, &down_bias], None, false);
+        recycle([hidden]);
+        let saved = Saved {
             x,
             weights,
-            activations,
-        } = ops.state;
-        let [gate, up, down] = &weights;
-        let [parent, operands @ ..] = ops.parents.map(|it| it.map(|it| it.id));
-        let [gate_parents, up_parents, down_parents] =
-            std::array::from_fn(|i| [operands[2 * i], operands[2 * i + 1]]);
+            pre_activation: pre_activation.expect("it was requested"),
+            up: projected,
+        };
+        ([output], saved)
+    }
+
+    fn backward(
+        &self,
+        saved: Saved,
+        dys: [Option<FlexTensor>; 1],
+        needs_gradient: [bool; 7],
+    ) -> [Option<FlexTensor>; 7] {
+        let dy = contiguous(&single(dys));
+        let [x_needs, parameters_need @ ..] = needs_gradient;
+        let [gate_needs, up_needs, down_needs] =
+            [0, 2, 4].map(|weight| [parameters_need[weight], parameters_need[weight + 1]]);
+        let [gate, up, down] = &saved.weights;
         let rows = rows_and_width(&dy).0;
         let [output, width] = [0, 1].map(|axis| down.layout().shape()[axis]);
         let down_backward = DownProjection {
@@ -146,43 +129,82 @@ impl Backward<Flex, 7> for FeedForwardBackward {
             dy: data(&dy),
             weight: matrix(down),
         };
-        let kind = kernel(self.0);
-        let mut output_buffer = buffer(rows * width);
-        // Saved activations are overwritten; shared storage is copied first.
-        let mut activations = activations.into_iter().map(into_contiguous);
-        let mut pre_activation = activations.next().expect("the pre-activations are saved");
-        let projection = |weight, parents, dy| TrackedProjection {
-            weight,
+        let kind = self.activation.kernel();
+        // Saved activations are overwritten with their gradients; shared storage is copied first.
+        let mut pre_activation = into_contiguous(saved.pre_activation);
+        let mut result = buffer(rows * width);
+        let up_projection = |dy| Projection {
+            weight: up,
             dy,
-            parents,
+            needs_gradient: up_needs,
         };
-        let (hidden, projections) = match activations.next() {
+        let (hidden, projections) = match saved.up.map(into_contiguous) {
+            // `result` gets the gradient of the pre-activations, whose storage the hidden layer takes.
             None => {
-                down_backward.backward(kind, pre_activation.storage_mut(), &mut output_buffer);
-                let dup = tensor(output_buffer, [rows, width]);
-                (pre_activation, vec![projection(up, up_parents, dup)])
+                down_backward.backward(kind, pre_activation.storage_mut(), &mut result);
+                let dup = tensor(result, [rows, width]);
+                (pre_activation, vec![up_projection(dup)])
             }
+            // `result` gets the hidden layer.
             Some(mut projected) => {
-                // Each is replaced by its gradient.
                 let operands = [pre_activation.storage_mut(), projected.storage_mut()];
-                down_backward.backward_gated(kind, operands, &mut output_buffer);
-                let projections = vec![
-                    projection(gate, gate_parents, pre_activation),
-                    projection(up, up_parents, projected),
-                ];
-                (tensor(output_buffer, [rows, width]), projections)
+                down_backward.backward_gated(kind, operands, &mut result);
+                let gate_projection = Projection {
+                    weight: gate,
+                    dy: pre_activation,
+                    needs_gradient: gate_needs,
+                };
+                let hidden = tensor(result, [rows, width]);
+                (hidden, vec![gate_projection, up_projection(projected)])
             }
         };
-        let hidden = TrackedInput {
+        let hidden = ProjectedInput {
             x: hidden,
-            parent: None,
-            projections: vec![projection(down, down_parents, dy)],
+            needs_gradient: false,
+            projections: vec![Projection {
+                weight: down,
+                dy,
+                needs_gradient: down_needs,
+            }],
         };
-        let input = TrackedInput {
-            x,
-            parent,
+        let input = ProjectedInput {
+            x: saved.x,
+            needs_gradient: x_needs,
             projections,
         };
-        backward([hidden, input], gradients);
+        let [mut hidden, mut input] = backward([hidden, input]);
+        let [ddown, ddown_bias] = hidden.parameters.pop().expect("of down");
+        let [dup, dup_bias] = input.parameters.pop().expect("of up");
+        let [dgate, dgate_bias] = input.parameters.pop().unwrap_or_default();
+        [
+            input.dx, dgate, dgate_bias, dup, dup_bias, ddown, ddown_bias,
+        ]
+    }
+}
+
+impl FeedForward {
+    /// `activation(gate) · up(x)`, and on request `up(x)`.
+    fn gated(
+        &self,
+        x: &FlexTensor,
+        gate: &FlexTensor,
+        [up, bias]: [&FlexTensor; 2],
+        save_up: bool,
+    ) -> (FlexTensor, Option<FlexTensor>) {
+        let (x, up, bias) = (contiguous(x), with_unit_stride(up), contiguous(bias));
+        let shape = shape(&x, &up);
+        let sizes = [shape.rows, shape.output];
+        let mut y = buffer(shape.rows * shape.output);
+        let mut projected = save_up.then(|| buffer(y.len()));
+        gated_projection(
+            shape,
+            data(&x),
+            (self.activation.kernel(), data(gate)),
+            matrix(&up),
+            optional_data(&bias),
+            projected.as_deref_mut(),
+            &mut y,
+        );
+        (tensor(y, sizes), projected.map(|it| tensor(it, sizes)))
     }
 }

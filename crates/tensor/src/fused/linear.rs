@@ -1,45 +1,108 @@
 //! Linear layers: alone, with a fused activation, and the query, key and value projections of one input.
 
-use attentive_kernels::Init;
 use attentive_kernels::activation as kernels;
 use attentive_kernels::linear::{self, LinearShape};
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::autodiff::{Autodiff, NodeId};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::activation::kernel;
-use super::outputs::{GradientSlots, record_outputs};
+use super::operation::{FusedOperation, optional, run};
+use super::projections::{ProjectedInput, Projection, backward};
 use super::{
-    buffer, contiguous, data, matrix, optional_data, record, recycle, rows_and_width, tensor,
-    with_unit_stride,
+    buffer, contiguous, data, matrix, optional_data, recycle, rows_and_width, single, tensor,
+    tensor_like, with_unit_stride,
 };
-use crate::Activation;
+use crate::{Activation, LinearParameters};
 
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+/// `activation(x · weightᵀ + bias)` of rows.
+pub(crate) fn linear(
+    x: Tensor<2>,
+    (weight, bias): LinearParameters,
+    activation: Option<Activation>,
+) -> Tensor<2> {
+    let device = x.device();
+    let inputs = [
+        x.into_dispatch(),
+        weight.into_dispatch(),
+        optional(bias, &device),
+    ];
+    let [y] = run(Linear(activation), inputs);
+    Tensor::from_dispatch(y)
+}
 
-pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> LinearShape {
-    let (rows, input) = rows_and_width(x);
-    let output = weight.layout().shape()[0];
-    LinearShape {
-        rows,
-        input,
-        output,
+/// Query, key and value projections of the same rows.
+pub(crate) fn linear_qkv(x: Tensor<2>, projections: [LinearParameters; 3]) -> [Tensor<2>; 3] {
+    let device = x.device();
+    let [[q, q_bias], [k, k_bias], [v, v_bias]] =
+        projections.map(|(weight, bias)| [weight.into_dispatch(), optional(bias, &device)]);
+    let inputs = [x.into_dispatch(), q, q_bias, k, k_bias, v, v_bias];
+    run(LinearQkv, inputs).map(Tensor::from_dispatch)
+}
+
+/// Of x, weight and bias.
+#[derive(Clone, Debug)]
+struct Linear(Option<Activation>);
+
+#[derive(Clone, Debug)]
+struct Saved {
+    x: FlexTensor,
+    weight: FlexTensor,
+    /// With an activation.
+    pre_activation: Option<FlexTensor>,
+}
+
+impl FusedOperation<3, 1> for Linear {
+    type Saved = Saved;
+
+    fn forward(&self, [x, weight, bias]: [FlexTensor; 3]) -> [FlexTensor; 1] {
+        let (y, _) = project(&x, [&weight, &bias], self.0, false);
+        recycle([x]);
+        [y]
+    }
+
+    fn forward_and_save(&self, [x, weight, bias]: [FlexTensor; 3]) -> ([FlexTensor; 1], Saved) {
+        let (x, weight) = (contiguous(&x), with_unit_stride(&weight));
+        let (y, pre_activation) = project(&x, [&weight, &bias], self.0, self.0.is_some());
+        let saved = Saved {
+            x,
+            weight,
+            pre_activation,
+        };
+        ([y], saved)
+    }
+
+    fn backward(
+        &self,
+        saved: Saved,
+        dys: [Option<FlexTensor>; 1],
+        [x_needs, weight_needs, bias_needs]: [bool; 3],
+    ) -> [Option<FlexTensor>; 3] {
+        let mut dy = contiguous(&single(dys));
+        if let (Some(kind), Some(input)) = (self.0, saved.pre_activation) {
+            let mut gradient = buffer(data(&dy).len());
+            kernels::activate_backward(kind.kernel(), data(&input), data(&dy), &mut gradient);
+            let gradient = tensor_like(gradient, &dy);
+            recycle([std::mem::replace(&mut dy, gradient), input]);
+        }
+        let projection = Projection {
+            weight: &saved.weight,
+            dy,
+            needs_gradient: [weight_needs, bias_needs],
+        };
+        let input = ProjectedInput {
+            x: saved.x,
+            needs_gradient: x_needs,
+            projections: vec![projection],
+        };
+        let [mut gradients] = backward([input]);
+        let [dweight, dbias] = gradients.parameters.pop().expect("of one projection");
+        [gradients.dx, dweight, dbias]
     }
 }
 
-/// `x · weightᵀ + bias`; an empty bias is none.
-pub(super) fn forward(x: &FlexTensor, weight: &FlexTensor, bias: &FlexTensor) -> FlexTensor {
-    forward_with_activation(x, weight, bias, None, false).0
-}
-
 /// `activation(x · weightᵀ + bias)`, and on request the pre-activations.
-pub(super) fn forward_with_activation(
+pub(super) fn project(
     x: &FlexTensor,
-    weight: &FlexTensor,
-    bias: &FlexTensor,
+    [weight, bias]: [&FlexTensor; 2],
     activation: Option<Activation>,
     save_pre_activation: bool,
 ) -> (FlexTensor, Option<FlexTensor>) {
@@ -52,7 +115,7 @@ pub(super) fn forward_with_activation(
         shape,
         weight: matrix(&weight),
         bias: optional_data(&bias),
-        activation: activation.map(kernel),
+        activation: activation.map(Activation::kernel),
         pre_activation: pre_activation.as_deref_mut(),
         y: &mut y,
     };
@@ -60,243 +123,92 @@ pub(super) fn forward_with_activation(
     (tensor(y, sizes), pre_activation.map(|it| tensor(it, sizes)))
 }
 
-/// The query, key and value projections, given as weight and bias, of one input.
-pub(super) fn qkv(x: &FlexTensor, projections: [[&FlexTensor; 2]; 3]) -> [FlexTensor; 3] {
-    let x = contiguous(x);
-    let projections =
-        projections.map(|[weight, bias]| [with_unit_stride(weight), contiguous(bias)]);
-    let shapes = projections.each_ref().map(|[weight, _]| shape(&x, weight));
-    let mut results = shapes.map(|shape| buffer(shape.rows * shape.output));
-    let kernel_projections = projections.iter().zip(shapes).zip(&mut results);
-    let kernel_projections =
-        kernel_projections.map(|(([weight, bias], shape), y)| linear::LinearForward {
-            shape,
+pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> LinearShape {
+    let (rows, input) = rows_and_width(x);
+    let output = weight.layout().shape()[0];
+    LinearShape {
+        rows,
+        input,
+        output,
+    }
+}
+
+/// Of x, and weight and bias of each projection.
+#[derive(Clone, Debug)]
+struct LinearQkv;
+
+impl FusedOperation<7, 3> for LinearQkv {
+    /// The input, and the weights.
+    type Saved = (FlexTensor, [FlexTensor; 3]);
+
+    fn forward(&self, inputs: [FlexTensor; 7]) -> [FlexTensor; 3] {
+        let (outputs, (x, _)) = self.forward_and_save(inputs);
+        recycle([x]);
+        outputs
+    }
+
+    fn forward_and_save(&self, inputs: [FlexTensor; 7]) -> ([FlexTensor; 3], Self::Saved) {
+        let [x, q, q_bias, k, k_bias, v, v_bias] = inputs;
+        let x = contiguous(&x);
+        let weights = [&q, &k, &v].map(with_unit_stride);
+        let biases = [&q_bias, &k_bias, &v_bias].map(contiguous);
+        let shapes = weights.each_ref().map(|weight| shape(&x, weight));
+        let mut outputs = shapes.map(|shape| buffer(shape.rows * shape.output));
+        let projections = (shapes.iter().zip(&weights)).zip(biases.iter().zip(&mut outputs));
+        let projections = projections.map(|((shape, weight), (bias, y))| linear::LinearForward {
+            shape: *shape,
             weight: matrix(weight),
             bias: optional_data(bias),
             activation: None,
             pre_activation: None,
             y,
         });
-    linear::forward(data(&x), kernel_projections);
-    let mut shapes = shapes.into_iter();
-    results.map(|y| {
-        let shape = shapes.next().expect("one shape per projection");
-        tensor(y, [shape.rows, shape.output])
-    })
-}
-
-/// A projection in the backward pass: its weight, the gradient of its output, and the nodes of weight and bias.
-pub(super) struct TrackedProjection<'a> {
-    pub weight: &'a FlexTensor,
-    pub dy: FlexTensor,
-    /// Of weight and bias.
-    pub parents: [Option<NodeId>; 2],
-}
-
-/// An input in the backward pass, its node, and the projections that were applied to it.
-pub(super) struct TrackedInput<'a> {
-    pub x: FlexTensor,
-    pub parent: Option<NodeId>,
-    pub projections: Vec<TrackedProjection<'a>>,
-}
-
-/// Registers the gradients of inputs and of the projections applied to them. All matrix products are one job, which
-/// accumulates the gradient of each input.
-pub(super) fn backward<const N: usize>(inputs: [TrackedInput; N], gradients: &mut Gradients) {
-    let mut buffers = inputs.each_ref().map(TrackedInput::gradient_buffers);
-    let work = inputs.iter().zip(&mut buffers);
-    linear::backward(work.map(|(input, buffers)| input.kernel_arguments(buffers)));
-    for (input, buffers) in inputs.into_iter().zip(buffers) {
-        input.register(buffers, gradients);
-    }
-}
-
-/// Buffers for the gradients of an input, and of weight and bias of each of its projections.
-struct GradientBuffers {
-    dx: Option<Vec<f32>>,
-    projections: Vec<[Option<Vec<f32>>; 2]>,
-}
-
-impl TrackedInput<'_> {
-    fn gradient_buffers(&self) -> GradientBuffers {
-        let (rows, width) = rows_and_width(&self.x);
-        let of_projection = |projection: &TrackedProjection| {
-            let shape = shape(&self.x, projection.weight);
-            let sizes = [shape.output * shape.input, shape.output];
-            std::array::from_fn(|i| projection.parents[i].map(|_| buffer(sizes[i])))
-        };
-        GradientBuffers {
-            dx: self.parent.map(|_| buffer(rows * width)),
-            projections: self.projections.iter().map(of_projection).collect(),
-        }
+        linear::forward(data(&x), projections);
+        let mut shapes = shapes.into_iter();
+        let outputs = outputs.map(|y| {
+            let shape = shapes.next().expect("one shape per projection");
+            tensor(y, [shape.rows, shape.output])
+        });
+        (outputs, (x, weights))
     }
 
-    fn kernel_arguments<'a>(
-        &'a self,
-        buffers: &'a mut GradientBuffers,
-    ) -> linear::InputBackward<'a> {
-        let dx = buffers.dx.as_deref_mut();
-        let projections = self.projections.iter().zip(&mut buffers.projections);
-        let projections =
-            projections.map(|(projection, [dweight, dbias])| linear::LinearBackward {
-                shape: shape(&self.x, projection.weight),
-                dy: data(&projection.dy),
-                weight: matrix(projection.weight),
-                dweight: dweight.as_deref_mut(),
-                dbias: dbias.as_deref_mut(),
-            });
-        linear::InputBackward {
-            x: data(&self.x),
-            dx: dx.map(|dx| (dx, Init::Zero)),
-            projections: projections.collect(),
-        }
-    }
-
-    fn register(self, buffers: GradientBuffers, gradients: &mut Gradients) {
-        for (projection, buffers) in self.projections.into_iter().zip(buffers.projections) {
-            let shape = projection.weight.layout().shape();
-            let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
-            for ((parent, gradient), shape) in projection.parents.iter().zip(buffers).zip(shapes) {
-                if let (Some(parent), Some(gradient)) = (parent, gradient) {
-                    gradients.register::<Flex>(*parent, tensor(gradient, shape));
-                }
-            }
-            recycle([projection.dy]);
-        }
-        if let (Some(parent), Some(dx)) = (self.parent, buffers.dx) {
-            let (rows, width) = rows_and_width(&self.x);
-            gradients.register::<Flex>(parent, tensor(dx, [rows, width]));
-        }
-        recycle([self.x]);
-    }
-}
-
-/// For a projection whose output the loss does not depend on: the nodes of its weight and bias still expect gradients.
-fn register_zeros(weight: &FlexTensor, parents: [Option<NodeId>; 2], gradients: &mut Gradients) {
-    let shape = weight.layout().shape();
-    let shapes = [vec![shape[0], shape[1]], vec![shape[0]]];
-    for (parent, shape) in parents.into_iter().zip(shapes) {
-        if let Some(parent) = parent {
-            let zeros = vec![0.0; shape.iter().product()];
-            gradients.register::<Flex>(parent, tensor(zeros, shape));
-        }
-    }
-}
-
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: Tracked<C>,
-    weight: Tracked<C>,
-    bias: Tracked<C>,
-    activation: Option<Activation>,
-) -> Tracked<C> {
-    let (x, x_node) = x.into_parts();
-    let (weight, weight_node) = weight.into_parts();
-    let (bias, bias_node) = bias.into_parts();
-    let (x, weight) = (contiguous(&x), with_unit_stride(&weight));
-    let (output, pre_activation) =
-        forward_with_activation(&x, &weight, &bias, activation, activation.is_some());
-    let nodes = [x_node, weight_node, bias_node];
-    record::<C, _, 3>(LinearBackward, nodes, output, || SavedLinear {
-        x,
-        weight,
-        activation: activation.zip(pre_activation),
-    })
-}
-
-#[derive(Debug)]
-struct LinearBackward;
-
-#[derive(Clone, Debug)]
-struct SavedLinear {
-    x: FlexTensor,
-    weight: FlexTensor,
-    activation: Option<(Activation, FlexTensor)>,
-}
-
-impl Backward<Flex, 3> for LinearBackward {
-    type State = SavedLinear;
-
-    fn backward(self, ops: Ops<SavedLinear, 3>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let mut dy = contiguous(&gradients.consume::<Flex>(&ops.node));
-        let SavedLinear {
+    fn backward(
+        &self,
+        (x, weights): Self::Saved,
+        dys: [Option<FlexTensor>; 3],
+        [x_needs, q, q_bias, k, k_bias, v, v_bias]: [bool; 7],
+    ) -> [Option<FlexTensor>; 7] {
+        let needs_gradient = [[q, q_bias], [k, k_bias], [v, v_bias]];
+        let is_used = dys.each_ref().map(Option::is_some);
+        let projections = dys.into_iter().zip(&weights).zip(needs_gradient);
+        let projections = projections.filter_map(|((dy, weight), needs_gradient)| {
+            Some(Projection {
+                weight,
+                dy: contiguous(&dy?),
+                needs_gradient,
+            })
+        });
+        let input = ProjectedInput {
             x,
-            weight,
-            activation,
-        } = ops.state;
-        if let Some((kind, pre_activation)) = activation {
-            let mut gradient = buffer(data(&dy).len());
-            kernels::activate_backward(
-                kernel(kind),
-                data(&pre_activation),
-                data(&dy),
-                &mut gradient,
-            );
-            let shape = dy.layout().shape().clone();
-            recycle([std::mem::replace(&mut dy, tensor(gradient, shape))]);
-            recycle([pre_activation]);
-        }
-        let [parent, weight_parent, bias_parent] = ops.parents.map(|it| it.map(|it| it.id));
-        let projections = vec![TrackedProjection {
-            weight: &weight,
-            dy,
-            parents: [weight_parent, bias_parent],
-        }];
-        backward(
-            [TrackedInput {
-                x,
-                parent,
-                projections,
-            }],
-            gradients,
-        );
+            needs_gradient: x_needs,
+            projections: projections.collect(),
+        };
+        let [gradients] = backward([input]);
+        let mut parameters = gradients.parameters.into_iter();
+        // Of a projection that the loss does not depend on, weight and bias still need gradients.
+        let [[q, q_bias], [k, k_bias], [v, v_bias]] = [0, 1, 2].map(|i| match is_used[i] {
+            true => parameters.next().expect("one per used projection"),
+            false => zeros(&weights[i], needs_gradient[i]),
+        });
+        [gradients.dx, q, q_bias, k, k_bias, v, v_bias]
     }
 }
 
-pub(super) fn qkv_tracked<C: CheckpointStrategy>(
-    x: Tracked<C>,
-    projections: [[Tracked<C>; 2]; 3],
-) -> [Tracked<C>; 3] {
-    let (x, x_node) = x.into_parts();
-    let x = contiguous(&x);
-    let [q, k, v] = projections.map(|[weight, bias]| {
-        let ((weight, weight_node), (bias, bias_node)) = (weight.into_parts(), bias.into_parts());
-        (with_unit_stride(&weight), bias, weight_node, bias_node)
-    });
-    let outputs = qkv(&x, [&q, &k, &v].map(|it| [&it.0, &it.1]));
-    let nodes = [x_node, q.2, q.3, k.2, k.3, v.2, v.3];
-    let weights = [q.0, k.0, v.0];
-    record_outputs::<C, _, 7, 3>(QkvBackward, nodes, outputs, |dys| (x, weights, dys))
-}
-
-#[derive(Debug)]
-struct QkvBackward;
-
-impl Backward<Flex, 7> for QkvBackward {
-    type State = (FlexTensor, [FlexTensor; 3], GradientSlots);
-
-    fn backward(self, ops: Ops<Self::State, 7>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        gradients.consume::<Flex>(&ops.node);
-        let (x, weights, dys) = ops.state;
-        let [parent, operands @ ..] = ops.parents.map(|it| it.map(|it| it.id));
-        let operands = operands.as_chunks::<2>().0.iter().zip(&weights);
-        let mut projections = Vec::new();
-        for ((parents, weight), dy) in operands.zip(dys.take::<3>()) {
-            match dy {
-                Some(dy) => projections.push(TrackedProjection {
-                    weight,
-                    dy: contiguous(&dy),
-                    parents: *parents,
-                }),
-                None => register_zeros(weight, *parents, gradients),
-            }
-        }
-        backward(
-            [TrackedInput {
-                x,
-                parent,
-                projections,
-            }],
-            gradients,
-        );
-    }
+/// Gradients of weight and bias where they are zero.
+fn zeros(weight: &FlexTensor, [weight_needs, bias_needs]: [bool; 2]) -> [Option<FlexTensor>; 2] {
+    let [output, input] = [0, 1].map(|axis| weight.layout().shape()[axis]);
+    [
+        weight_needs.then(|| tensor(vec![0.0; output * input], [output, input])),
+        bias_needs.then(|| tensor(vec![0.0; output], [output])),
+    ]
 }

@@ -3,17 +3,13 @@
 use std::ops::Range;
 
 use attentive_kernels::linear_attention::{self as kernels, ForwardOutputs, Options, Order, State};
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
 use super::heads::{contiguous_rows, heads, length_first, operand_sizes, shape};
-use super::{buffer, contiguous, data, is_present, record, recycle, release, tensor};
-
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+use super::operation::{FusedOperation, optional, run};
+use super::{buffer, contiguous, data, is_present, recycle, release, tensor};
+use crate::{LinearAttentionOutput, LinearState};
 
 /// The settings of a linear attention.
 #[derive(Clone, Debug)]
@@ -23,133 +19,123 @@ pub(crate) struct LinearOptions {
 }
 
 impl LinearOptions {
-    fn for_kernel<'a>(&'a self, initial_state: &'a InitialState) -> Options<'a> {
+    /// With the key–value sums and the key sums of the initial state, if there is one.
+    fn for_kernel<'a>(&'a self, [kv_sums, key_sums]: [&'a FlexTensor; 2]) -> Options<'a> {
         Options {
             order: match self.causal {
                 true => Order::Causal,
                 false => Order::Bidirectional,
             },
             keys: self.keys.as_deref(),
-            initial_state: is_present(&initial_state.key_sums).then(|| State {
-                kv_sums: data(&initial_state.kv_sums),
-                key_sums: data(&initial_state.key_sums),
+            initial_state: is_present(key_sums).then(|| State {
+                kv_sums: data(kv_sums),
+                key_sums: data(key_sums),
             }),
         }
     }
 }
 
-/// The initial state, contiguous; absent where there is none.
-#[derive(Clone, Debug)]
-pub(super) struct InitialState {
-    kv_sums: FlexTensor,
-    key_sums: FlexTensor,
-}
-
-impl InitialState {
-    pub fn new(kv_sums: &FlexTensor, key_sums: &FlexTensor) -> Self {
-        Self {
-            kv_sums: contiguous(kv_sums),
-            key_sums: contiguous(key_sums),
-        }
-    }
-}
-
-/// Context and final state, and the row statistic that the backward pass needs.
-pub(super) struct LinearAttentionForward {
-    pub context: FlexTensor,
-    pub kv_sums: FlexTensor,
-    pub key_sums: FlexTensor,
-    pub denominators: Vec<f32>,
-}
-
-pub(super) fn forward(
-    operands: &[FlexTensor; 3],
-    initial_state: &InitialState,
-    options: &LinearOptions,
-) -> LinearAttentionForward {
-    let operands = operands.each_ref().map(contiguous_rows);
-    let shape = shape(operands.each_ref());
-    let state = [shape.batch, shape.key_value_heads, shape.head_width];
-    let count = state.iter().product::<usize>();
-    let mut denominators = buffer(shape.batch * shape.heads * shape.queries);
-    let mut context = buffer(denominators.len() * shape.value_width);
-    let (mut kv_sums, mut key_sums) = (buffer(count * shape.value_width), buffer(count));
-    kernels::forward(
-        &shape,
-        operands.each_ref().map(heads),
-        &options.for_kernel(initial_state),
-        ForwardOutputs {
-            context: &mut context,
-            denominators: &mut denominators,
-            kv_sums: &mut kv_sums,
-            key_sums: &mut key_sums,
-        },
-    );
-    let [batch, key_value_heads, features] = state;
-    LinearAttentionForward {
-        context: length_first(
-            context,
-            [shape.batch, shape.heads, shape.queries, shape.value_width],
-        ),
-        kv_sums: tensor(
-            kv_sums,
-            [batch, key_value_heads, features, shape.value_width],
-        ),
-        key_sums: tensor(key_sums, state),
-        denominators,
-    }
-}
-
-/// The context, and the sums of the final state, which have no gradient.
-pub(super) fn tracked<C: CheckpointStrategy>(
-    query: Tracked<C>,
-    key: Tracked<C>,
-    value: Tracked<C>,
-    [kv_sums, key_sums]: [Tracked<C>; 2],
+/// Linear attention of features, and the final state. No gradient flows through a state.
+pub(crate) fn linear_attention(
+    [query, key, value]: [Tensor<4>; 3],
+    state: Option<LinearState>,
     options: LinearOptions,
-) -> (Tracked<C>, FlexTensor, FlexTensor) {
-    let (query, query_node) = query.into_parts();
-    let (key, key_node) = key.into_parts();
-    let (value, value_node) = value.into_parts();
-    let initial_state = InitialState::new(kv_sums.primitive(), key_sums.primitive());
-    let operands = [&query, &key, &value].map(contiguous_rows);
-    let output = forward(&operands, &initial_state, &options);
-    let context = output.context.clone();
-    let state = || SavedLinearAttention {
-        operands,
-        initial_state,
-        context,
-        denominators: output.denominators,
-        options,
+) -> LinearAttentionOutput {
+    let device = query.device();
+    let (kv_sums, key_sums) = match state {
+        Some(state) => (Some(state.kv_sums.detach()), Some(state.key_sums.detach())),
+        None => (None, None),
     };
-    let nodes = [query_node, key_node, value_node];
-    let context = record::<C, _, 3>(LinearAttentionBackward, nodes, output.context, state);
-    (context, output.kv_sums, output.key_sums)
+    let inputs = [
+        query.into_dispatch(),
+        key.into_dispatch(),
+        value.into_dispatch(),
+        optional(kv_sums, &device),
+        optional(key_sums, &device),
+    ];
+    let [context, kv_sums, key_sums] = run(LinearAttention(options), inputs);
+    LinearAttentionOutput {
+        context: Tensor::from_dispatch(context),
+        state: LinearState {
+            kv_sums: Tensor::from_dispatch(kv_sums),
+            key_sums: Tensor::from_dispatch(key_sums),
+        },
+    }
 }
 
-#[derive(Debug)]
-struct LinearAttentionBackward;
+/// Of query, key, value, and the two sums of the initial state: the context, and the two sums of the final state.
+#[derive(Clone, Debug)]
+struct LinearAttention(LinearOptions);
 
 #[derive(Clone, Debug)]
-struct SavedLinearAttention {
+struct Saved {
     operands: [FlexTensor; 3],
-    initial_state: InitialState,
+    initial_state: [FlexTensor; 2],
     context: FlexTensor,
     denominators: Vec<f32>,
-    options: LinearOptions,
 }
 
-impl Backward<Flex, 3> for LinearAttentionBackward {
-    type State = SavedLinearAttention;
+impl FusedOperation<5, 3> for LinearAttention {
+    type Saved = Saved;
+
+    const DIFFERENTIABLE: usize = 1;
+
+    fn forward(&self, inputs: [FlexTensor; 5]) -> [FlexTensor; 3] {
+        let (outputs, saved) = self.forward_and_save(inputs);
+        recycle(saved.operands);
+        release(saved.denominators);
+        outputs
+    }
+
+    fn forward_and_save(
+        &self,
+        [query, key, value, kv_sums, key_sums]: [FlexTensor; 5],
+    ) -> ([FlexTensor; 3], Saved) {
+        let operands = [&query, &key, &value].map(contiguous_rows);
+        let initial_state = [&kv_sums, &key_sums].map(contiguous);
+        let shape = shape(operands.each_ref());
+        let state = [shape.batch, shape.key_value_heads, shape.head_width];
+        let count = state.iter().product::<usize>();
+        let mut denominators = buffer(shape.batch * shape.heads * shape.queries);
+        let mut context = buffer(denominators.len() * shape.value_width);
+        let (mut kv_sums, mut key_sums) = (buffer(count * shape.value_width), buffer(count));
+        kernels::forward(
+            &shape,
+            operands.each_ref().map(heads),
+            &self.0.for_kernel(initial_state.each_ref()),
+            ForwardOutputs {
+                context: &mut context,
+                denominators: &mut denominators,
+                kv_sums: &mut kv_sums,
+                key_sums: &mut key_sums,
+            },
+        );
+        let [batch, key_value_heads, features] = state;
+        let context_sizes = [batch, shape.heads, shape.queries, shape.value_width];
+        let context = length_first(context, context_sizes);
+        let kv_sizes = [batch, key_value_heads, features, shape.value_width];
+        let outputs = [
+            context.clone(),
+            tensor(kv_sums, kv_sizes),
+            tensor(key_sums, state),
+        ];
+        let saved = Saved {
+            operands,
+            initial_state,
+            context,
+            denominators,
+        };
+        (outputs, saved)
+    }
 
     fn backward(
-        self,
-        ops: Ops<SavedLinearAttention, 3>,
-        gradients: &mut Gradients,
-        _: &mut Checkpointer,
-    ) {
-        let saved = ops.state;
-        let dcontext = contiguous_rows(&gradients.consume::<Flex>(&ops.node));
+        &self,
+        saved: Saved,
+        [dcontext, ..]: [Option<FlexTensor>; 3],
+        needs_gradient: [bool; 5],
+    ) -> [Option<FlexTensor>; 5] {
+        let dcontext = dcontext.expect("the context is the one output with a gradient");
+        let dcontext = contiguous_rows(&dcontext);
         let shape = shape(saved.operands.each_ref());
         let sizes = operand_sizes(&shape);
         let [mut query, mut key, mut value] = sizes.map(|it| buffer(it.iter().product()));
@@ -158,24 +144,17 @@ impl Backward<Flex, 3> for LinearAttentionBackward {
             saved.operands.each_ref().map(heads),
             [heads(&saved.context), heads(&dcontext)],
             &saved.denominators,
-            &saved.options.for_kernel(&saved.initial_state),
+            &self.0.for_kernel(saved.initial_state.each_ref()),
             kernels::Gradients {
                 query: &mut query,
                 key: &mut key,
                 value: &mut value,
             },
         );
-        let input_gradients = [query, key, value].into_iter().zip(sizes);
-        for (parent, (gradient, sizes)) in ops.parents.iter().zip(input_gradients) {
-            match parent {
-                Some(parent) => {
-                    gradients.register::<Flex>(parent.id, length_first(gradient, sizes));
-                }
-                None => release(gradient),
-            }
-        }
         recycle(saved.operands);
         recycle([saved.context, dcontext]);
         release(saved.denominators);
+        let mut dxs = [query, key, value].into_iter().zip(sizes);
+        needs_gradient.map(|_| dxs.next().map(|(dx, sizes)| length_first(dx, sizes)))
     }
 }

@@ -1,96 +1,190 @@
 //! LayerNorm and RMSNorm, alone or of a residual sum; the normalized tensor is an output too.
 
 use attentive_kernels::norms;
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::outputs::{GradientSlots, record_outputs};
+use super::operation::{FusedOperation, optional, run};
 use super::{
     buffer, contiguous, data, into_contiguous, is_present, optional_data, recycle, release,
-    rows_and_width, tensor,
+    rows_and_width, tensor, tensor_like,
 };
-use crate::NormKind;
+use crate::{NormKind, NormParameters};
 
-type Tracked<C> = FloatTensor<Autodiff<Flex, C>>;
+/// `x + branch` and its norm; without a branch, `x` and its norm.
+pub(crate) fn add_norm<const D: usize>(
+    x: Tensor<D>,
+    branch: Option<Tensor<D>>,
+    parameters: NormParameters,
+) -> [Tensor<D>; 2] {
+    let device = x.device();
+    let operation = AddNorm {
+        kind: parameters.kind,
+        epsilon: parameters.epsilon as f32,
+    };
+    let inputs = [
+        x.into_dispatch(),
+        optional(branch, &device),
+        parameters.weight.into_dispatch(),
+        optional(parameters.bias, &device),
+    ];
+    run(operation, inputs).map(Tensor::from_dispatch)
+}
 
-/// The sum that was normalized, its norm, and the row statistics that the backward pass needs.
-pub(super) struct NormForward {
-    pub sum: FlexTensor,
-    pub norm: FlexTensor,
-    pub statistics: RowStatistics,
+/// Of x, branch, weight and bias.
+#[derive(Clone, Debug)]
+struct AddNorm {
+    kind: NormKind,
+    epsilon: f32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RowStatistics {
-    mean: Vec<f32>,
-    inverse_std: Vec<f32>,
+struct Saved {
+    sum: FlexTensor,
+    weight: FlexTensor,
+    /// Mean and inverse standard deviation of each row; an RMSNorm has no means.
+    statistics: [Vec<f32>; 2],
 }
 
-impl RowStatistics {
-    /// Returns the buffers to the pool.
-    pub fn release(self) {
-        release(self.mean);
-        release(self.inverse_std);
+impl FusedOperation<4, 2> for AddNorm {
+    type Saved = Saved;
+
+    fn forward(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 2] {
+        let (outputs, saved) = self.forward_and_save(inputs);
+        saved.statistics.into_iter().for_each(release);
+        outputs
     }
-}
 
-/// Normalizes `x + branch`, or `x` without a branch. The sum is made in the branch's storage, unless that is shared.
-pub(super) fn forward(
-    x: &FlexTensor,
-    branch: FlexTensor,
-    weight: &FlexTensor,
-    bias: &FlexTensor,
-    kind: NormKind,
-    epsilon: f64,
-) -> NormForward {
-    let (x, weight, bias) = (contiguous(x), contiguous(weight), contiguous(bias));
-    let mut sum = is_present(&branch).then(|| owned(branch));
-    let (rows, width) = rows_and_width(&x);
-    let (mut y, mut inverse_std) = (buffer(rows * width), buffer(rows));
-    let mut mean = match kind {
-        NormKind::Layer => buffer(rows),
-        NormKind::Rms => Vec::new(),
-    };
-    let (x_data, weight, bias) = (data(&x), data(&weight), optional_data(&bias));
-    let epsilon = epsilon as f32;
-    match (kind, sum.as_mut().map(FlexTensor::storage_mut)) {
-        (NormKind::Layer, None) => {
-            norms::layer_norm(
+    /// The sum is made in the branch's storage, unless that is shared.
+    fn forward_and_save(
+        &self,
+        [x, branch, weight, bias]: [FlexTensor; 4],
+    ) -> ([FlexTensor; 2], Saved) {
+        let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
+        let mut sum = is_present(&branch).then(|| owned(branch));
+        let (rows, width) = rows_and_width(&x);
+        let (mut y, mut inverse_std) = (buffer(rows * width), buffer(rows));
+        let mut mean = match self.kind {
+            NormKind::Layer => buffer(rows),
+            NormKind::Rms => Vec::new(),
+        };
+        let (x_data, weight_data, bias_data) = (data(&x), data(&weight), optional_data(&bias));
+        let epsilon = self.epsilon;
+        match (self.kind, sum.as_mut().map(FlexTensor::storage_mut)) {
+            (NormKind::Layer, None) => norms::layer_norm(
                 x_data,
-                weight,
-                bias,
+                weight_data,
+                bias_data,
                 epsilon,
                 &mut y,
                 &mut mean,
                 &mut inverse_std,
-            );
+            ),
+            (NormKind::Layer, Some(sum)) => norms::add_layer_norm(
+                x_data,
+                weight_data,
+                bias_data,
+                epsilon,
+                sum,
+                &mut y,
+                &mut mean,
+                &mut inverse_std,
+            ),
+            (NormKind::Rms, None) => norms::rms_norm(
+                x_data,
+                weight_data,
+                bias_data,
+                epsilon,
+                &mut y,
+                &mut inverse_std,
+            ),
+            (NormKind::Rms, Some(sum)) => norms::add_rms_norm(
+                x_data,
+                weight_data,
+                bias_data,
+                epsilon,
+                sum,
+                &mut y,
+                &mut inverse_std,
+            ),
         }
-        (NormKind::Layer, Some(sum)) => norms::add_layer_norm(
-            x_data,
+        let y = tensor_like(y, &x);
+        let sum = match sum {
+            Some(sum) => {
+                recycle([x]);
+                sum
+            }
+            None => x,
+        };
+        let saved = Saved {
+            sum: sum.clone(),
             weight,
-            bias,
-            epsilon,
-            sum,
-            &mut y,
-            &mut mean,
-            &mut inverse_std,
-        ),
-        (NormKind::Rms, None) => {
-            norms::rms_norm(x_data, weight, bias, epsilon, &mut y, &mut inverse_std);
-        }
-        (NormKind::Rms, Some(sum)) => {
-            norms::add_rms_norm(x_data, weight, bias, epsilon, sum, &mut y, &mut inverse_std);
-        }
+            statistics: [mean, inverse_std],
+        };
+        ([sum, y], saved)
     }
-    let shape = x.layout().shape().clone();
-    NormForward {
-        norm: tensor(y, shape),
-        sum: sum.unwrap_or(x),
-        statistics: RowStatistics { mean, inverse_std },
+
+    fn backward(
+        &self,
+        saved: Saved,
+        dys: [Option<FlexTensor>; 2],
+        needs_gradient: [bool; 4],
+    ) -> [Option<FlexTensor>; 4] {
+        let Saved {
+            sum,
+            weight,
+            statistics,
+        } = saved;
+        let [dsum, dy] = dys.map(|it| it.map(|it| contiguous(&it)));
+        let [x_needs, branch_needs, weight_needs, bias_needs] = needs_gradient;
+        let (rows, width) = rows_and_width(&sum);
+        let (dx, dweight, dbias) = match dy {
+            Some(dy) => {
+                let (mut dx, mut dweight) = (buffer(rows * width), buffer(width));
+                let mut dbias = bias_needs.then(|| buffer(width));
+                let [mean, inverse_std] = &statistics;
+                match self.kind {
+                    NormKind::Layer => norms::layer_norm_backward(
+                        data(&dy),
+                        dsum.as_ref().map(data),
+                        data(&sum),
+                        data(&weight),
+                        mean,
+                        inverse_std,
+                        &mut dx,
+                        &mut dweight,
+                        dbias.as_deref_mut(),
+                    ),
+                    NormKind::Rms => norms::rms_norm_backward(
+                        data(&dy),
+                        dsum.as_ref().map(data),
+                        data(&sum),
+                        data(&weight),
+                        inverse_std,
+                        &mut dx,
+                        &mut dweight,
+                        dbias.as_deref_mut(),
+                    ),
+                }
+                let dx = tensor_like(dx, &sum);
+                recycle([sum, dy]);
+                recycle(dsum);
+                (dx, dweight, dbias)
+            }
+            // The loss depends on the sum alone.
+            None => {
+                let dsum = dsum.expect("backward runs when an output has a gradient");
+                let dbias = bias_needs.then(|| vec![0.0; width]);
+                (dsum, vec![0.0; width], dbias)
+            }
+        };
+        statistics.into_iter().for_each(release);
+        [
+            x_needs.then(|| dx.clone()),
+            branch_needs.then_some(dx),
+            weight_needs.then(|| tensor(dweight, [width])),
+            dbias.map(|dbias| tensor(dbias, [width])),
+        ]
     }
 }
 
@@ -102,112 +196,5 @@ fn owned(x: FlexTensor) -> FlexTensor {
     }
     let mut copy = buffer(data(&x).len());
     copy.copy_from_slice(data(&x));
-    tensor(copy, x.layout().shape().clone())
-}
-
-/// The sum and its norm, recorded in the graph.
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: Tracked<C>,
-    branch: Tracked<C>,
-    weight: Tracked<C>,
-    bias: Tracked<C>,
-    kind: NormKind,
-    epsilon: f64,
-) -> [Tracked<C>; 2] {
-    let (x, x_node) = x.into_parts();
-    let (branch, branch_node) = branch.into_parts();
-    let (weight, weight_node) = weight.into_parts();
-    let (bias, bias_node) = bias.into_parts();
-    let output = forward(&x, branch, &weight, &bias, kind, epsilon);
-    // Without a branch the sum shares its storage, which then stays.
-    recycle([x]);
-    let nodes = [x_node, branch_node, weight_node, bias_node];
-    let outputs = [output.sum.clone(), output.norm];
-    record_outputs::<C, _, 4, 2>(NormBackward(kind), nodes, outputs, |slots| SavedNorm {
-        sum: output.sum,
-        weight: contiguous(&weight),
-        statistics: output.statistics,
-        slots,
-    })
-}
-
-#[derive(Debug)]
-struct NormBackward(NormKind);
-
-#[derive(Clone, Debug)]
-struct SavedNorm {
-    sum: FlexTensor,
-    weight: FlexTensor,
-    statistics: RowStatistics,
-    slots: GradientSlots,
-}
-
-impl Backward<Flex, 4> for NormBackward {
-    type State = SavedNorm;
-
-    fn backward(self, ops: Ops<SavedNorm, 4>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        gradients.consume::<Flex>(&ops.node);
-        let SavedNorm {
-            sum,
-            weight,
-            statistics,
-            slots,
-        } = ops.state;
-        let [dsum, dy] = slots.take::<2>().map(|it| it.map(|it| contiguous(&it)));
-        let [x_parent, branch_parent, weight_parent, bias_parent] = &ops.parents;
-        let Some(dy) = dy else {
-            // The loss depends on the sum alone; the nodes of weight and bias still expect gradients.
-            statistics.release();
-            let dsum = dsum.expect("a node is visited when an output has a gradient");
-            for parent in [x_parent, branch_parent].into_iter().flatten() {
-                gradients.register::<Flex>(parent.id, dsum.clone());
-            }
-            let width = weight.layout().num_elements();
-            for parent in [weight_parent, bias_parent].into_iter().flatten() {
-                gradients.register::<Flex>(parent.id, tensor(vec![0.0; width], [width]));
-            }
-            return;
-        };
-        let (rows, width) = rows_and_width(&sum);
-        let (mut dx, mut dweight) = (buffer(rows * width), buffer(width));
-        let mut dbias = bias_parent.as_ref().map(|_| buffer(width));
-        let (dy_data, x, weight) = (data(&dy), data(&sum), data(&weight));
-        let dsum_data = dsum.as_ref().map(data);
-        match self.0 {
-            NormKind::Layer => norms::layer_norm_backward(
-                dy_data,
-                dsum_data,
-                x,
-                weight,
-                &statistics.mean,
-                &statistics.inverse_std,
-                &mut dx,
-                &mut dweight,
-                dbias.as_deref_mut(),
-            ),
-            NormKind::Rms => norms::rms_norm_backward(
-                dy_data,
-                dsum_data,
-                x,
-                weight,
-                &statistics.inverse_std,
-                &mut dx,
-                &mut dweight,
-                dbias.as_deref_mut(),
-            ),
-        }
-        let dx = tensor(dx, sum.layout().shape().clone());
-        for parent in [x_parent, branch_parent].into_iter().flatten() {
-            gradients.register::<Flex>(parent.id, dx.clone());
-        }
-        if let Some(parent) = weight_parent {
-            gradients.register::<Flex>(parent.id, tensor(dweight, [width]));
-        }
-        if let (Some(parent), Some(dbias)) = (bias_parent, dbias) {
-            gradients.register::<Flex>(parent.id, tensor(dbias, [width]));
-        }
-        recycle([sum, dy]);
-        recycle(dsum);
-        statistics.release();
-    }
+    tensor_like(copy, &x)
 }

@@ -1,26 +1,57 @@
 //! Rotary position embedding.
 
-use attentive_kernels::rotary::{self, Direction, Layout, RotaryShape};
-use burn::backend::autodiff::Autodiff;
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops};
-use burn::backend::flex::{Flex, FlexTensor};
-use burn::backend::tensor::FloatTensor;
+use attentive_kernels::rotary::{self as kernels, Direction, Layout, RotaryShape};
+use burn::backend::flex::FlexTensor;
+use burn::tensor::Tensor;
 
-use super::{buffer, contiguous, data, record, recycle, tensor};
+use super::operation::{FusedOperation, run};
+use super::{buffer, contiguous, data, recycle, single, tensor};
 
-pub(super) fn forward(x: &FlexTensor, cosine: &FlexTensor, sine: &FlexTensor) -> FlexTensor {
-    rotate(x, cosine, sine, Direction::Forward)
+/// Rotary position embedding.
+pub(crate) fn rotary(x: Tensor<4>, cosine: Tensor<3>, sine: Tensor<3>) -> Tensor<4> {
+    // Angles come from positions and have no gradient.
+    let angles = [cosine, sine].map(|it| it.detach().into_dispatch());
+    let [cosine, sine] = angles;
+    let [y] = run(Rotary, [x.into_dispatch(), cosine, sine]);
+    Tensor::from_dispatch(y)
+}
+
+#[derive(Clone, Debug)]
+struct Rotary;
+
+impl FusedOperation<3, 1> for Rotary {
+    /// Cosine and sine of the angles.
+    type Saved = [FlexTensor; 2];
+
+    fn forward(&self, [x, cosine, sine]: [FlexTensor; 3]) -> [FlexTensor; 1] {
+        let y = rotate(&x, [&cosine, &sine], Direction::Forward);
+        recycle([x]);
+        [y]
+    }
+
+    fn forward_and_save(
+        &self,
+        [x, cosine, sine]: [FlexTensor; 3],
+    ) -> ([FlexTensor; 1], [FlexTensor; 2]) {
+        let y = rotate(&x, [&cosine, &sine], Direction::Forward);
+        ([y], [cosine, sine])
+    }
+
+    fn backward(
+        &self,
+        angles: [FlexTensor; 2],
+        dys: [Option<FlexTensor>; 1],
+        _: [bool; 3],
+    ) -> [Option<FlexTensor>; 3] {
+        let dy = single(dys);
+        let dx = rotate(&dy, angles.each_ref(), Direction::Backward);
+        recycle([dy]);
+        [Some(dx), None, None]
+    }
 }
 
 /// Rotates `[batch, heads, length, head_width]`, in either memory order.
-fn rotate(
-    x: &FlexTensor,
-    cosine: &FlexTensor,
-    sine: &FlexTensor,
-    direction: Direction,
-) -> FlexTensor {
+fn rotate(x: &FlexTensor, angles: [&FlexTensor; 2], direction: Direction) -> FlexTensor {
     let length_first = x.permute(&[0, 2, 1, 3]);
     let (x, layout) = if length_first.is_contiguous() {
         (length_first, Layout::LengthFirst)
@@ -39,9 +70,9 @@ fn rotate(
         head_width: shape[3],
         layout,
     };
-    let (cosine, sine) = (contiguous(cosine), contiguous(sine));
+    let [cosine, sine] = angles.map(contiguous);
     let mut y = buffer(shape.num_elements());
-    rotary::rotary(
+    kernels::rotary(
         data(&x),
         sizes,
         data(&cosine),
@@ -53,34 +84,5 @@ fn rotate(
     match layout {
         Layout::LengthFirst => y.permute(&[0, 2, 1, 3]),
         Layout::HeadsFirst => y,
-    }
-}
-
-pub(super) fn tracked<C: CheckpointStrategy>(
-    x: FloatTensor<Autodiff<Flex, C>>,
-    cosine: FloatTensor<Autodiff<Flex, C>>,
-    sine: FloatTensor<Autodiff<Flex, C>>,
-) -> FloatTensor<Autodiff<Flex, C>> {
-    let (x, node) = x.into_parts();
-    // Angles come from positions and have no gradient.
-    let ((cosine, _), (sine, _)) = (cosine.into_parts(), sine.into_parts());
-    let output = forward(&x, &cosine, &sine);
-    record::<C, _, 1>(RotaryBackward, [node], output, || (cosine, sine))
-}
-
-#[derive(Debug)]
-struct RotaryBackward;
-
-impl Backward<Flex, 1> for RotaryBackward {
-    type State = (FlexTensor, FlexTensor);
-
-    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, _: &mut Checkpointer) {
-        let (cosine, sine) = &ops.state;
-        let dy = gradients.consume::<Flex>(&ops.node);
-        if let [Some(parent)] = &ops.parents {
-            let gradient = rotate(&dy, cosine, sine, Direction::Backward);
-            gradients.register::<Flex>(parent.id, gradient);
-        }
-        recycle([dy]);
     }
 }

@@ -77,7 +77,7 @@ pub fn run(path: &Path) -> Result<Found, Box<dyn Error>> {
     let mut matrices = Vec::new();
     for (name, first_query, lookups, list) in [
         ("by content", 0, by_content, &mut found.by_content),
-        ("the one before", 1, by_position, &mut found.by_position),
+        ("previous position", 1, by_position, &mut found.by_position),
     ] {
         for found in lookups {
             let LookupWeights { lookup, rows } = found?;
@@ -97,11 +97,11 @@ fn tensor(values: Vec<f32>, shape: [usize; 3], device: &Device) -> Tensor<3> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Retrieves one value per query, and compares it with the value of the key that the query wants.
+/// Retrieves one value per query, and compares it with the value of the key that the query is meant to match.
 fn lookup(
     queries: Tensor<3>,
     keys: Tensor<3>,
-    wanted: &[usize],
+    targets: &[usize],
     scale: f64,
 ) -> Result<LookupWeights, Box<dyn Error>> {
     let [_, count, width] = keys.dims();
@@ -140,12 +140,13 @@ fn lookup(
     };
     let weights = read(recorder.weights[0].1.to_data())?;
     let rows: Vec<Vec<f32>> = weights.chunks(count).map(<[f32]>::to_vec).collect();
-    let given = wanted.iter().zip(&rows).map(|(wanted, row)| row[*wanted]);
+    let target_weights = targets.iter().zip(&rows).map(|(target, row)| row[*target]);
     let output = read(output.into_data())?;
-    let errors = (wanted.iter().zip(output)).map(|(wanted, found)| (found - values[*wanted]).abs());
+    let errors =
+        (targets.iter().zip(output)).map(|(target, found)| (found - values[*target]).abs());
     let lookup = Lookup {
         scale,
-        min_weight: given.fold(1.0, f32::min),
+        min_weight: target_weights.fold(1.0, f32::min),
         error: errors.fold(0.0, f32::max),
     };
     Ok(LookupWeights { lookup, rows })
@@ -157,11 +158,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .unwrap_or("content_and_position.svg".to_owned());
     let found = run(Path::new(&path))?;
     println!(
-        "lookup           scale   smallest weight of the key      largest error of values 0, 10, 20, …"
+        "lookup              scale   smallest weight of the key      largest error of values 0, 10, 20, …"
     );
     for (name, lookups) in [
         ("by content", found.by_content),
-        ("the one before", found.by_position),
+        ("previous position", found.by_position),
     ] {
         for Lookup {
             scale,
@@ -169,7 +170,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             error,
         } in lookups
         {
-            println!("{name:14}   {scale:5}   {min_weight:29.6}   {error:.6}");
+            println!("{name:17}   {scale:5}   {min_weight:29.6}   {error:.6}");
         }
     }
     println!("{path} has the weights at each scale");

@@ -58,13 +58,9 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
         ("boxcar", "boxcar", None),
         ("epanechnikov", "epanechnikov", None),
         ("constant", "constant", None),
+        ("learned", "gaussian", Some(OwnPoint::Included)),
         (
-            "learned, own point in",
-            "gaussian",
-            Some(OwnPoint::Included),
-        ),
-        (
-            "learned, own point out",
+            "learned, leave-one-out",
             "gaussian",
             Some(OwnPoint::LeftOut),
         ),
@@ -81,10 +77,10 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
             f64::from(squared_error(predicted, other.y.clone()).into_scalar::<f32>())
         };
         let Attention::Unprojected(inside) = &layer else {
-            unreachable!("the settings name no heads")
+            unreachable!("the config has no heads")
         };
         let Pattern::NadarayaWatson(inside) = inside.pattern() else {
-            unreachable!("the settings are of this kind")
+            unreachable!("the config is of this kind")
         };
         fits.push(Fit {
             name,

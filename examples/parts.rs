@@ -6,8 +6,8 @@ use attentive::checkpoint;
 use attentive::model::{ForwardOptions, Input, Model, ModelConfig, Recorder};
 use attentive::tensor::{Int, Tensor};
 
-/// The same settings as under `[model]` in a recipe.
-const SETTINGS: &str = r#"{
+/// A model config, as under `[model]` in a recipe.
+const CONFIG: &str = r#"{
     "vocabulary": 100, "length": 32, "width": 64,
     "positions": { "kind": "rotary" },
     "final_norm": { "kind": "rms" },
@@ -19,7 +19,7 @@ const SETTINGS: &str = r#"{
     }] }"#;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config: ModelConfig = serde_json::from_str(SETTINGS)?;
+    let config: ModelConfig = serde_json::from_str(CONFIG)?;
     let device = attentive::tensor::device("cpu")?;
     let model = Model::new(&config, 1, &device)?;
 

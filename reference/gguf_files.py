@@ -45,13 +45,13 @@ def main() -> None:
 
 
 def write_kinds() -> None:
-    numbers = np.random.default_rng(2017)
+    rng = np.random.default_rng(2017)
     writer = GGUFWriter(FOLDER / "kinds.gguf", "kinds")
     for kind, shape in FLOATS.items():
         if kind in SCALES:
-            stored = random_blocks(numbers, kind, shape)
+            stored = random_blocks(rng, kind, shape)
         else:
-            values = numbers.standard_normal(shape)
+            values = rng.standard_normal(shape)
             stored = np.asarray(values if kind == Kind.F64 else quants.quantize(values.astype("<f4"), kind))
         writer.add_tensor(kind.name, stored, raw_dtype=kind)
         expected = stored.astype("<f4") if kind == Kind.F64 else quants.dequantize(stored, kind)
@@ -64,12 +64,12 @@ def write_kinds() -> None:
     finish(writer)
 
 
-def random_blocks(numbers: np.random.Generator, kind: Kind, shape: tuple[int, ...]) -> np.ndarray:
+def random_blocks(rng: np.random.Generator, kind: Kind, shape: tuple[int, ...]) -> np.ndarray:
     """Blocks of random bits with finite scales."""
     per_block, size = GGML_QUANT_SIZES[kind]
-    blocks = numbers.integers(0, 256, (*shape[:-1], shape[-1] // per_block, size), np.uint8)
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // per_block, size), np.uint8)
     for place in SCALES[kind]:
-        scales = numbers.standard_normal((*blocks.shape[:-1], 1)).astype("<f2")
+        scales = rng.standard_normal((*blocks.shape[:-1], 1)).astype("<f2")
         blocks[..., place : place + 2] = scales.view(np.uint8)
     return blocks.reshape(*shape[:-1], -1)
 

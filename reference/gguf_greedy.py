@@ -23,27 +23,27 @@ def main() -> None:
     parser.add_argument("--system")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--attentive", default="target/release/attentive")
-    chosen = parser.parse_args()
-    system = ["--system", chosen.system] if chosen.system else []
-    command = [chosen.attentive, "generate", chosen.file, "--chat", "--prompt", chosen.prompt, *system]
-    command += ["--temperature", "0", "--max-tokens", str(chosen.tokens), "--json"]
+    arguments = parser.parse_args()
+    system = ["--system", arguments.system] if arguments.system else []
+    command = [arguments.attentive, "generate", arguments.file, "--chat", "--prompt", arguments.prompt, *system]
+    command += ["--temperature", "0", "--max-tokens", str(arguments.tokens), "--json"]
     ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    model = Llama(chosen.file, np.float32)
+    model = Llama(arguments.file, np.float32)
     # attentive's tokens of the prompt must be those of the file's vocabulary.
-    symbols = bytes_of_symbols()
+    byte_of = unicode_to_byte()
     tokens = [model.fields["tokenizer.ggml.tokens"][id] for id in ours["prompt_ids"]]
     if model.fields["tokenizer.ggml.model"] == "gpt2":
-        said = bytes(symbols[it] for token in tokens for it in token).decode()
-        assert said == ours["prompt"], f"the tokens of the prompt are {said!r}"
-    theirs, margin = greedy(model, ours["prompt_ids"], chosen.tokens, model.fields["tokenizer.ggml.eos_token_id"])
+        decoded = bytes(byte_of[it] for token in tokens for it in token).decode()
+        assert decoded == ours["prompt"], f"the tokens of the prompt are {decoded!r}"
+    theirs, margin = greedy(model, ours["prompt_ids"], arguments.tokens, model.fields["tokenizer.ggml.eos_token_id"])
     print(f"prompt  {ours['prompt_ids']}\nours    {ours['ids']}\nnumpy   {theirs}\ntext    {ours['text']!r}")
     print(f"the smallest margin between the two largest logits was {margin:.2e}")
     if ours["ids"] != theirs:
         sys.exit("the tokens differ")
 
 
-def bytes_of_symbols() -> dict[str, int]:
-    """GPT-2's printable characters for bytes (`bytes_to_unicode`)."""
+def unicode_to_byte() -> dict[str, int]:
+    """The inverse of GPT-2's `bytes_to_unicode`."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -21,14 +21,14 @@ class Llama:
         }
         self.layers = fields["llama.block_count"]
         self.heads = fields["llama.attention.head_count"]
-        self.shared = fields.get("llama.attention.head_count_kv", self.heads)
+        self.kv_heads = fields.get("llama.attention.head_count_kv", self.heads)
         self.width = fields.get("llama.attention.key_length", fields["llama.embedding_length"] // self.heads)
         self.epsilon = fields["llama.attention.layer_norm_rms_epsilon"]
         pairs = np.arange(self.width // 2)
         self.frequencies = fields.get("llama.rope.freq_base", 10000.0) ** (-2.0 * pairs / self.width)
         if "rope_freqs.weight" in self.weights:
             self.frequencies = self.frequencies / self.weights["rope_freqs.weight"]
-        self.kept = [[] for _ in range(self.layers)]
+        self.cache = [[] for _ in range(self.layers)]
         self.length = 0
 
     def read(self, ids: list[int]) -> np.ndarray:
@@ -37,27 +37,27 @@ class Llama:
         for layer in range(self.layers):
             x = x + self.attend(layer, self.norm(x, f"blk.{layer}.attn_norm"), positions)
             y = self.norm(x, f"blk.{layer}.ffn_norm")
-            gate, up = self.map(y, f"blk.{layer}.ffn_gate"), self.map(y, f"blk.{layer}.ffn_up")
-            x = x + self.map(gate / (1 + np.exp(-gate)) * up, f"blk.{layer}.ffn_down")
+            gate, up = self.linear(y, f"blk.{layer}.ffn_gate"), self.linear(y, f"blk.{layer}.ffn_up")
+            x = x + self.linear(gate / (1 + np.exp(-gate)) * up, f"blk.{layer}.ffn_down")
         self.length += len(ids)
         head = "output" if "output.weight" in self.weights else "token_embd"
-        return self.map(self.norm(x, "output_norm"), head)
+        return self.linear(self.norm(x, "output_norm"), head)
 
     def attend(self, layer: int, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         def split(name: str, heads: int) -> np.ndarray:
-            return self.map(x, f"blk.{layer}.{name}").reshape(len(x), heads, self.width).swapaxes(0, 1)
+            return self.linear(x, f"blk.{layer}.{name}").reshape(len(x), heads, self.width).swapaxes(0, 1)
 
         query = self.rotate(split("attn_q", self.heads), positions)
-        key = self.rotate(split("attn_k", self.shared), positions)
-        self.kept[layer].append((key, split("attn_v", self.shared)))
-        key, value = (np.concatenate(parts, 1) for parts in zip(*self.kept[layer]))
-        self.kept[layer] = [(key, value)]
-        key, value = (it.repeat(self.heads // self.shared, 0) for it in (key, value))
+        key = self.rotate(split("attn_k", self.kv_heads), positions)
+        self.cache[layer].append((key, split("attn_v", self.kv_heads)))
+        key, value = (np.concatenate(parts, 1) for parts in zip(*self.cache[layer]))
+        self.cache[layer] = [(key, value)]
+        key, value = (it.repeat(self.heads // self.kv_heads, 0) for it in (key, value))
         scores = query @ key.swapaxes(1, 2) / np.sqrt(self.width)
         scores = np.where(np.arange(key.shape[1]) <= positions[:, None], scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         context = weights / weights.sum(-1, keepdims=True) @ value
-        return self.map(context.swapaxes(0, 1).reshape(len(x), -1), f"blk.{layer}.attn_output")
+        return self.linear(context.swapaxes(0, 1).reshape(len(x), -1), f"blk.{layer}.attn_output")
 
     def rotate(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         angles = positions[:, None] * self.frequencies
@@ -69,7 +69,7 @@ class Llama:
         scale = np.sqrt(np.mean(x * x, -1, keepdims=True) + self.epsilon)
         return x / scale * self.weights[f"{name}.weight"]
 
-    def map(self, x: np.ndarray, name: str) -> np.ndarray:
+    def linear(self, x: np.ndarray, name: str) -> np.ndarray:
         return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0)
 
 

@@ -68,7 +68,7 @@ def byte_pairs() -> None:
     writer.add_add_bos_token(False)
     writer.add_chat_template(TEMPLATE)
     kinds = {"token_embd": Kind.F16, "attn_q": Kind.Q8_0, "attn_k": Kind.Q8_0, "ffn_up": Kind.Q4_1, "ffn_down": Kind.BF16}
-    settings = {"heads": 4, "shared": 2, "head_width": 8, "epsilon": 1e-5, "theta": 1e5}
+    settings = {"heads": 4, "kv_heads": 2, "head_width": 8, "epsilon": 1e-5, "theta": 1e5}
     finish(writer, "byte-pairs", 71, len(tokens), settings, kinds)
 
 
@@ -91,7 +91,7 @@ def pieces() -> None:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
-    settings = {"heads": 2, "shared": 2, "head_width": 16, "epsilon": 1e-6, "theta": 5e5, "factor": 8.0}
+    settings = {"heads": 2, "kv_heads": 2, "head_width": 16, "epsilon": 1e-6, "theta": 5e5, "factor": 8.0}
     finish(writer, "pieces", 73, len(tokens), settings, {})
 
 
@@ -102,7 +102,7 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
     writer.add_block_count(LAYERS)
     writer.add_feed_forward_length(HIDDEN)
     writer.add_head_count(settings["heads"])
-    writer.add_head_count_kv(settings["shared"])
+    writer.add_head_count_kv(settings["kv_heads"])
     writer.add_layer_norm_rms_eps(settings["epsilon"])
     writer.add_rope_freq_base(settings["theta"])
     writer.add_rope_dimension_count(settings["head_width"])
@@ -112,9 +112,9 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
         seed += 1
         drawn = np.random.default_rng(seed).standard_normal(shape) * 0.3 + (1 if part.endswith("norm") else 0)
         kind = kinds.get(part, Kind.F32) if len(shape) == 2 else Kind.F32
-        numbers = quants.quantize(drawn.astype("<f4"), kind)
-        writer.add_tensor(tensor, numbers, raw_dtype=kind)
-        stored[tensor] = quants.dequantize(numbers, kind)
+        values = quants.quantize(drawn.astype("<f4"), kind)
+        writer.add_tensor(tensor, values, raw_dtype=kind)
+        stored[tensor] = quants.dequantize(values, kind)
     if "factor" in settings:
         writer.add_tensor("rope_freqs.weight", llama3_factors(settings).astype("<f4"))
     writer.write_header_to_file()
@@ -128,10 +128,10 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
 
 
 def shapes(vocabulary: int, settings: dict) -> dict[str, tuple]:
-    inner, shared = (settings[it] * settings["head_width"] for it in ("heads", "shared"))
+    inner, kv = (settings[it] * settings["head_width"] for it in ("heads", "kv_heads"))
     found = {"token_embd.weight": (vocabulary, WIDTH)}
     for layer in range(LAYERS):
-        maps = {"attn_q": (inner, WIDTH), "attn_k": (shared, WIDTH), "attn_v": (shared, WIDTH), "attn_output": (WIDTH, inner)}
+        maps = {"attn_q": (inner, WIDTH), "attn_k": (kv, WIDTH), "attn_v": (kv, WIDTH), "attn_output": (WIDTH, inner)}
         maps |= {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
         found |= {f"blk.{layer}.{norm}.weight": (WIDTH,) for norm in ("attn_norm", "ffn_norm")}
         found |= {f"blk.{layer}.{it}.weight": shape for it, shape in maps.items()}
@@ -159,7 +159,7 @@ def write_folder(name: str, vocabulary: int, settings: dict, stored: dict[str, n
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary, "hidden_size": WIDTH,
         "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": settings["heads"],
-        "num_key_value_heads": settings["shared"], "head_dim": settings["head_width"], "hidden_act": "silu",
+        "num_key_value_heads": settings["kv_heads"], "head_dim": settings["head_width"], "hidden_act": "silu",
         "max_position_embeddings": LENGTH, "rms_norm_eps": settings["epsilon"], "rope_parameters": rope,
         "tie_word_embeddings": "output.weight" not in stored, "attention_bias": "factor" in settings,
         "mlp_bias": "factor" in settings, "bos_token_id": 1, "eos_token_id": 2,
@@ -168,23 +168,23 @@ def write_folder(name: str, vocabulary: int, settings: dict, stored: dict[str, n
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     tensors = {}
-    for tensor, numbers in stored.items():
+    for tensor, values in stored.items():
         *layer, part, end = tensor.split(".")
         if part in ("attn_q", "attn_k"):
-            rows = numbers.reshape(-1, settings["head_width"] // 2, 2, *numbers.shape[1:])
-            numbers = rows.swapaxes(1, 2).reshape(numbers.shape)
+            rows = values.reshape(-1, settings["head_width"] // 2, 2, *values.shape[1:])
+            values = rows.swapaxes(1, 2).reshape(values.shape)
         place = f"model.layers.{layer[1]}." if layer else ""
-        tensors[f"{place}{NAMES[part]}.{end}"] = numbers
+        tensors[f"{place}{NAMES[part]}.{end}"] = values
     safetensors(folder / "model.safetensors", tensors)
 
 
 def safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
     header, data = {}, b""
-    for name, numbers in sorted(tensors.items()):
-        numbers = numbers.astype("<f4") if numbers.dtype.kind == "f" else numbers
-        bytes_ = np.ascontiguousarray(numbers).tobytes()
-        kind = "F32" if numbers.dtype.kind == "f" else "I64"
-        header[name] = {"dtype": kind, "shape": list(numbers.shape), "data_offsets": [len(data), len(data) + len(bytes_)]}
+    for name, values in sorted(tensors.items()):
+        values = values.astype("<f4") if values.dtype.kind == "f" else values
+        bytes_ = np.ascontiguousarray(values).tobytes()
+        kind = "F32" if values.dtype.kind == "f" else "I64"
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(bytes_)]}
         data += bytes_
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -112,7 +112,7 @@ def main() -> None:
             "texts": texts, "length": options.get("max_length"), "ids": batch["input_ids"],
             "type_ids": [[0] * len(it) for it in batch["input_ids"]], "attention_mask": batch["attention_mask"],
         })  # fmt: skip
-    cuts = [
+    truncations = [
         {"first": text, "second": None, "strategy": strategy, "length": length}
         | encoded(tokenizer, text, truncation=strategy, max_length=length)
         for text in [SENTENCES[3], SENTENCES[17]]
@@ -132,7 +132,7 @@ def main() -> None:
     expected = {
         "vocabulary": len(vocabulary), "roles": roles, "sentences": sentences,
         "pairs": [{"first": one, "second": two, **encoded(tokenizer, one, two)} for one, two in PAIRS],
-        "truncations": cuts, "paddings": paddings, "decodings": decodings,
+        "truncations": truncations, "paddings": paddings, "decodings": decodings,
     }  # fmt: skip
     write("expected.json", expected)
     print({it.name: it.stat().st_size for it in FOLDER.iterdir()})

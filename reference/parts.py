@@ -78,9 +78,9 @@ def rotaries():
         query = torch.randn((1, 4, 6, 16), generator=draws).requires_grad_()
         key = torch.randn((1, 2, 6, 16), generator=draws).requires_grad_()
         cosine, sine = rotary(query, positions)
-        turned = apply_rotary_pos_emb(query, key, cosine, sine)
-        upstream = [torch.randn(it.shape, generator=draws) for it in turned]
-        loss = sum((it * up).sum() for it, up in zip(turned, upstream, strict=True))
+        rotated = apply_rotary_pos_emb(query, key, cosine, sine)
+        upstream = [torch.randn(it.shape, generator=draws) for it in rotated]
+        loss = sum((it * up).sum() for it, up in zip(rotated, upstream, strict=True))
         gradients = torch.autograd.grad(loss, [query, key])
         config = {"theta": theta} | ({} if scaling is None else {"scaling": scaling})
         yield f"rotary.{name}", {"rotary": config}, {
@@ -89,8 +89,8 @@ def rotaries():
             "attention_factor": torch.tensor([float(rotary.attention_scaling)]),
             "query": query,
             "key": key,
-            "rotated_query": turned[0],
-            "rotated_key": turned[1],
+            "rotated_query": rotated[0],
+            "rotated_key": rotated[1],
             "upstream_query": upstream[0],
             "upstream_key": upstream[1],
             "gradient_query": gradients[0],
@@ -116,7 +116,7 @@ def slopes():
 
 
 def buckets():
-    for name, count, furthest, bidirectional in [
+    for name, count, max_distance, bidirectional in [
         ("causal", 32, 128, False),
         ("bidirectional", 32, 128, True),
         ("small_causal", 7, 20, False),
@@ -128,7 +128,7 @@ def buckets():
             num_heads=3,
             d_kv=8,
             relative_attention_num_buckets=count,
-            relative_attention_max_distance=furthest,
+            relative_attention_max_distance=max_distance,
             is_decoder=not bidirectional,
         )
         layer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
@@ -137,13 +137,13 @@ def buckets():
         with torch.no_grad():
             table.copy_(torch.randn(table.shape, generator=draws))
         distances = torch.arange(-300, 301)
-        found = T5Attention._relative_position_bucket(distances, bidirectional, count, furthest)
+        found = T5Attention._relative_position_bucket(distances, bidirectional, count, max_distance)
         queries, keys = 5, 9
         bias = layer.compute_bias(queries, keys, past_seen_tokens=keys - queries)
         upstream = torch.randn(bias.shape, generator=draws)
         (gradient,) = torch.autograd.grad((bias * upstream).sum(), [table])
         direction = "bidirectional" if bidirectional else "causal"
-        settings = {"buckets": count, "max_distance": furthest, "direction": direction}
+        settings = {"buckets": count, "max_distance": max_distance, "direction": direction}
         yield f"t5.{name}", {"t5_buckets": settings}, {
             "distances": distances,
             "buckets": found,

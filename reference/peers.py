@@ -1,4 +1,4 @@
-"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and how far apart they are.
+"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and their differences.
 
 Sparse attention weights are compared as dense matrices (models/dense.py).
 """

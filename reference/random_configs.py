@@ -36,7 +36,9 @@ from random_draws import KINDS, Draws, Kind, Tensors
 TOLERANCE, DEEP_TOLERANCE = 1e-5, 1e-4
 ATTEMPTS = 50
 # Settings of a draw's config.json that a report of a difference leaves out.
-DULL = ("architectures", "transformers_version", "id2label", "label2id", "model_type", "use_cache", "initializer_range")
+UNREPORTED = (
+    "architectures", "transformers_version", "id2label", "label2id", "model_type", "use_cache", "initializer_range",
+)  # fmt: skip
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Result:
     rounding: float = 0.0
     failure: str = ""
     missing: set[str] = field(default_factory=set)
-    strange: set[str] = field(default_factory=set)
+    unexpected: set[str] = field(default_factory=set)
     above: dict[str, float] = field(default_factory=dict)
 
 
@@ -71,11 +73,11 @@ def main() -> int:
         bad += [it for it in results if it.failure or it.above]
         for name in sorted(set().union(*(it.missing for it in results))):
             print(f"  {kind.name}: attentive writes no {name}", file=sys.stderr)
-        for name in sorted(set().union(*(it.strange for it in results))):
+        for name in sorted(set().union(*(it.unexpected for it in results))):
             print(f"  {kind.name}: transformers has no {name}", file=sys.stderr)
     print(peers.table(["class", "draws", "failed", "above", "largest", "output", "transformers in float32"], rows))
     for result in bad:
-        print(f"\n{told(result)}")
+        print(f"\n{report(result)}")
     return 1 if bad else 0
 
 
@@ -158,12 +160,12 @@ def save(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder
         dtype, shard = torch.float32, "5GB"
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     if untied_t5:
-        part_head(folder, draws)
+        untie_head(folder, draws)
     manner = [str(dtype).removeprefix("torch."), f"{len(list(folder.glob('*.safetensors')))} files"]
     if draws.flip():
         prune(folder, type(config))
         manner.append("defaults left out")
-    if draws.flip(0.4) and age(folder, draws):
+    if draws.flip(0.4) and write_legacy_rope(folder, draws):
         manner.append("rope_scaling")
     return ", ".join(manner)
 
@@ -172,7 +174,7 @@ def class_of(kind: Kind) -> type:
     return getattr(transformers, kind.name.split()[0])
 
 
-def part_head(folder: Path, draws: Draws) -> None:
+def untie_head(folder: Path, draws: Draws) -> None:
     """transformers 5 saves T5 always tied, so the untied head is added to the file, as in published T5 1.1."""
     tensors = load_file(folder / "model.safetensors")
     generator = torch.Generator().manual_seed(draws.torch_seed())
@@ -193,7 +195,7 @@ def prune(folder: Path, kind: type[transformers.PretrainedConfig]) -> None:
     write_config(folder, {name: it for name, it in config_json.items() if name in kept or defaults.get(name, ...) != it})
 
 
-def age(folder: Path, draws: Draws) -> bool:
+def write_legacy_rope(folder: Path, draws: Draws) -> bool:
     """Writes RoPE settings as before transformers 5, if there are any."""
     config_json = json.loads((folder / "config.json").read_text())
     scaling = config_json.pop("rope_parameters", None)
@@ -229,7 +231,7 @@ def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path
         found = peers.differences(precise, actual, given, result.kind.pools_last)
         result.missing |= {it.split(".")[0] for it in precise.keys() - actual.keys()}
         # transformers does not return it for the decoder of an encoder-decoder.
-        result.strange |= {it.split(".")[0] for it in actual.keys() - precise.keys()} - {"last_hidden_state"}
+        result.unexpected |= {it.split(".")[0] for it in actual.keys() - precise.keys()} - {"last_hidden_state"}
         if not found:
             raise RuntimeError("no output is of both")
         for name, apart in found.items():
@@ -247,7 +249,7 @@ def row(kind: Kind, results: list[Result]) -> list[str]:
     return [kind.name, *counts, f"{worst.worst:.1e}", worst.output, f"{max(it.rounding for it in compared):.1e}"]
 
 
-def told(result: Result) -> str:
+def report(result: Result) -> str:
     """A difference, with all that is needed to reproduce it."""
     lines = [f"{result.kind.name} draw {result.number} ({result.saved})"]
     if result.failure:
@@ -255,7 +257,7 @@ def told(result: Result) -> str:
     for name, apart in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
         lines.append(f"  {name}: {apart:.1e}")
     lines.append(f"  transformers in float32: {result.rounding:.1e}")
-    config_json = {name: it for name, it in result.config_json.items() if name not in DULL}
+    config_json = {name: it for name, it in result.config_json.items() if name not in UNREPORTED}
     lines.append(f"  {json.dumps(config_json)}")
     return "\n".join(lines)
 

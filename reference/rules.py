@@ -45,19 +45,19 @@ SAMPLING = [
 
 def settings_after(plain: list[int]) -> dict[str, dict]:
     """Settings that change a text generated without them."""
-    often = max(set(plain), key=plain.count)
+    most_frequent = max(set(plain), key=plain.count)
     return {
         "repetition": {"repetition_penalty": 1.6},
         "source-boost": {"encoder_repetition_penalty": 1.8},
         "source-once": {"encoder_no_repeat_ngram_size": 1},
         "source-pairs": {"encoder_no_repeat_ngram_size": 2, "no_repeat_ngram_size": 3},
-        "suppressed": {"suppress_tokens": [often, plain[2]]},
-        "not-first": {"begin_suppress_tokens": [plain[0], often]},
-        "bias": {"sequence_bias": [[[often], -1.5], [plain[0:2], -4.0], [plain[1:4], 1.0]]},
+        "suppressed": {"suppress_tokens": [most_frequent, plain[2]]},
+        "not-first": {"begin_suppress_tokens": [plain[0], most_frequent]},
+        "bias": {"sequence_bias": [[[most_frequent], -1.5], [plain[0:2], -4.0], [plain[1:4], 1.0]]},
         "end-pull": {"exponential_decay_length_penalty": [3, 1.4]},
-        "normalized": {"renormalize_logits": True, "suppress_tokens": [often], "repetition_penalty": 1.3},
+        "normalized": {"renormalize_logits": True, "suppress_tokens": [most_frequent], "repetition_penalty": 1.3},
         "all": {
-            "sequence_bias": [[[often], -1.0]], "repetition_penalty": 1.2, "encoder_repetition_penalty": 1.1,
+            "sequence_bias": [[[most_frequent], -1.0]], "repetition_penalty": 1.2, "encoder_repetition_penalty": 1.1,
             "no_repeat_ngram_size": 2, "bad_words_ids": [[plain[3]]], "min_new_tokens": 4,
             "exponential_decay_length_penalty": [5, 1.1], "suppress_tokens": [plain[2]], "begin_suppress_tokens": [plain[0]],
             "renormalize_logits": True,
@@ -73,14 +73,14 @@ def texts(model: torch.nn.Module, sources: torch.Tensor, beams: int, settings: d
     )  # fmt: skip
     before = 1 if model.config.is_encoder_decoder else sources.shape[1]
     ends = model.generation_config.eos_token_id
-    made = []
+    generated = []
     for row in found.sequences[:, before:].tolist():
-        made.append(row[: row.index(ends)] if ends in row else row)
+        generated.append(row[: row.index(ends)] if ends in row else row)
     if beams > 1:
         scores = found.sequences_scores.view(-1, beams)
-        return made, found.sequences_scores.tolist(), scores.diff(dim=1).abs().min().item() / BEAM_GAP
+        return generated, found.sequences_scores.tolist(), scores.diff(dim=1).abs().min().item() / BEAM_GAP
     best = torch.stack(found.scores).topk(2).values
-    return made, [], (best[..., 0] - best[..., 1]).min().item() / TOKEN_GAP
+    return generated, [], (best[..., 0] - best[..., 1]).min().item() / TOKEN_GAP
 
 
 @torch.no_grad()
@@ -97,14 +97,14 @@ def case(model: torch.nn.Module, precise: torch.nn.Module, beams: int, name: str
         settings = settings_after(plain[0])[name]
         rounded = texts(model, sources, beams, settings)[0]
         with Double():
-            made, scores, gap = texts(precise, sources, beams, settings)
-        if gap > 1 and made == rounded and made != plain and all(made):
-            return {"settings": settings, "sources": sources.tolist(), "ids": made, "scores": scores}
+            generated, scores, gap = texts(precise, sources, beams, settings)
+        if gap > 1 and generated == rounded and generated != plain and all(generated):
+            return {"settings": settings, "sources": sources.tolist(), "ids": generated, "scores": scores}
     raise RuntimeError(f"no seed for {name}")
 
 
 @torch.no_grad()
-def drawn(model: torch.nn.Module, settings: dict, seed: int) -> dict:
+def sampled(model: torch.nn.Module, settings: dict, seed: int) -> dict:
     sources = draw_ids(model.config.vocab_size, (1, SOURCE), seed, (0, 1, 2))
     with Double():
         found = model.generate(
@@ -126,19 +126,19 @@ def main() -> None:
         model.generation_config.pad_token_id = model.generation_config.pad_token_id or 0
         precise = doubled(model)
         for beams in (1, BEAMS):
-            for place, rule in enumerate(settings_after(list(range(9)))):
-                if rule == "normalized" and beams == 1:
+            for index, setting in enumerate(settings_after(list(range(9)))):
+                if setting == "normalized" and beams == 1:
                     continue
-                found = case(model, precise, beams, rule, 100 * place)
-                print(f"{name} {rule} {beams}", flush=True)
-                cases.append({"model": name, "name": rule, "beams": beams} | found)
+                found = case(model, precise, beams, setting, 100 * index)
+                print(f"{name} {setting} {beams}", flush=True)
+                cases.append({"model": name, "name": setting, "beams": beams} | found)
         if name == "models/bart":
-            sampling = [drawn(precise, settings, seed) for seed, settings in enumerate(SAMPLING)]
+            sampling = [sampled(precise, settings, seed) for seed, settings in enumerate(SAMPLING)]
     lines = ["  " + json.dumps(it) for it in cases]
-    drawings = ["  " + json.dumps(it) for it in sampling]
+    samples = ["  " + json.dumps(it) for it in sampling]
     text = '{ "tokens": %d, "cases": [\n%s\n], "sampling": [\n%s\n] }\n'
-    OUT.write_text(text % (TOKENS, ",\n".join(lines), ",\n".join(drawings)))
-    print(f"{OUT.name}: {len(cases)} cases, {len(sampling)} drawings, {OUT.stat().st_size:,} bytes")
+    OUT.write_text(text % (TOKENS, ",\n".join(lines), ",\n".join(samples)))
+    print(f"{OUT.name}: {len(cases)} cases, {len(sampling)} samples, {OUT.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

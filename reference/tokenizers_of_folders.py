@@ -30,7 +30,7 @@ from transformers.utils import sentencepiece_model_pb2_new
 
 ROOT = Path(__file__).resolve().parent.parent / "crates/text/tests/folders"
 
-LEARNED_FROM = [
+CORPUS = [
     "The quick brown fox jumps over the lazy dog, and the dog does not mind.",
     "Once upon a time there was a small robot who wanted to play music in the town.",
     "She said: don't worry, it's only 3 o'clock; we've 100, 200 or 3,000 minutes left!",
@@ -80,9 +80,9 @@ def fresh(name):
     return folder
 
 
-def word_pieces(lowercase):
+def wordpiece_vocabulary(lowercase):
     """A handmade vocabulary: the trainer of the library breaks ties at random."""
-    texts = [text.lower() if lowercase else text for text in LEARNED_FROM]
+    texts = [text.lower() if lowercase else text for text in CORPUS]
     plain = tokenizers.normalizers.Sequence([tokenizers.normalizers.NFD(), tokenizers.normalizers.StripAccents()])
     words = [word for text in texts for word, _ in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain.normalize_str(text))]
     characters = sorted({character for word in words for character in word} - {"z"})
@@ -92,13 +92,13 @@ def word_pieces(lowercase):
     return "".join(token + "\n" for token in dict.fromkeys(tokens))
 
 
-def byte_pairs(folder, specials):
+def train_byte_level_bpe(folder, specials):
     tokenizer = tokenizers.ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(LEARNED_FROM, vocab_size=400, min_frequency=2, special_tokens=specials, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, vocab_size=400, min_frequency=2, special_tokens=specials, show_progress=False)
     tokenizer.save_model(str(folder))
 
 
-def sentence_pieces(path, kind, size, rules="identity", **options):
+def train_sentencepiece(path, kind, size, rules="identity", **options):
     model = io.BytesIO()
     if rules != "identity":
         table = path.parent / "rules.tsv"
@@ -111,7 +111,7 @@ def sentence_pieces(path, kind, size, rules="identity", **options):
     else:
         options["normalization_rule_name"] = "identity"
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LEARNED_FROM), model_writer=model, model_type=kind, vocab_size=size, num_threads=1,
+        sentence_iterator=iter(CORPUS), model_writer=model, model_type=kind, vocab_size=size, num_threads=1,
         minloglevel=2, hard_vocab_limit=False, character_coverage=0.98, **options)
     if rules != "identity":
         table.unlink()
@@ -203,92 +203,92 @@ def expect(name, tokenizer):
         tokenizer.backend_tokenizer.save(f"{sys.argv[1]}/{name}.json")
 
 
-def make_word_pieces():
+def make_wordpiece():
     folder = fresh("bert_uncased")
-    (folder / "vocab.txt").write_text(word_pieces(True), encoding="utf-8")
+    (folder / "vocab.txt").write_text(wordpiece_vocabulary(True), encoding="utf-8")
     transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     expect("bert_uncased", transformers.BertTokenizerFast.from_pretrained(folder))
 
     folder = fresh("bert_cased")
-    (folder / "vocab.txt").write_text(word_pieces(False), encoding="utf-8")
+    (folder / "vocab.txt").write_text(wordpiece_vocabulary(False), encoding="utf-8")
     write(folder, "tokenizer_config.json", {"do_lower_case": False, "tokenize_chinese_chars": False, "strip_accents": True, "model_max_length": 512})
     write(folder, "config.json", {"model_type": "bert"})
     expect("bert_cased", transformers.BertTokenizerFast.from_pretrained(folder))
 
 
-def make_byte_pairs():
+def make_byte_level_bpe():
     folder = fresh("gpt2")
-    byte_pairs(folder, ["<|endoftext|>"])
+    train_byte_level_bpe(folder, ["<|endoftext|>"])
     write(folder, "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024})
     expect("gpt2", transformers.GPT2TokenizerFast.from_pretrained(folder))
 
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     folder = fresh("roberta")
-    byte_pairs(folder, specials)
+    train_byte_level_bpe(folder, specials)
     mask = {"content": "<mask>", "lstrip": True, "normalized": False, "rstrip": False, "single_word": False}
     write(folder, "special_tokens_map.json", {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>",
                                               "pad_token": "<pad>", "cls_token": "<s>", "mask_token": mask})
     expect("roberta", transformers.RobertaTokenizerFast.from_pretrained(folder))
 
     folder = fresh("bart")
-    byte_pairs(folder, specials)
+    train_byte_level_bpe(folder, specials)
     tokenizer = transformers.BartTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"), add_prefix_space=True, padding_side="left")
     tokenizer.add_tokens(["zzyzx"])
     tokenizer.save_pretrained(folder)
     expect("bart", transformers.BartTokenizerFast.from_pretrained(folder))
 
 
-def make_sentence_pieces():
+def make_sentencepiece():
     t5 = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
     folder = fresh("t5")
-    sentence_pieces(folder / "spiece.model", "unigram", 150, CHARACTERS, **t5)
+    train_sentencepiece(folder / "spiece.model", "unigram", 150, CHARACTERS, **t5)
     transformers.T5Tokenizer(str(folder / "spiece.model"), extra_ids=6).save_pretrained(folder)
     expect("t5", transformers.T5TokenizerFast.from_pretrained(folder))
 
     folder = fresh("t5_plain")
-    sentence_pieces(folder / "spiece.model", "unigram", 150, **t5)
+    train_sentencepiece(folder / "spiece.model", "unigram", 150, **t5)
     write(folder, "tokenizer_config.json", {"legacy": False, "extra_ids": 3})
     write(folder, "config.json", {"model_type": "t5"})
     expect("t5_plain", transformers.T5TokenizerFast.from_pretrained(folder))
 
     folder = fresh("t5_byte_fallback")
-    sentence_pieces(folder / "spiece.model", "unigram", 400, CHARACTERS, byte_fallback=True, **t5)
+    train_sentencepiece(folder / "spiece.model", "unigram", 400, CHARACTERS, byte_fallback=True, **t5)
     write(folder, "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": None})
     expect("t5_byte_fallback", transformers.T5Tokenizer.from_pretrained(folder))
 
     albert = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
     folder = fresh("albert")
-    sentence_pieces(folder / "spiece.model", "unigram", 150, CHARACTERS, user_defined_symbols=["(", ")", "3,"], **albert)
+    train_sentencepiece(folder / "spiece.model", "unigram", 150, CHARACTERS, user_defined_symbols=["(", ")", "3,"], **albert)
     transformers.AlbertTokenizer(str(folder / "spiece.model")).save_pretrained(folder)
     expect("albert", transformers.AlbertTokenizerFast.from_pretrained(folder))
 
     folder = fresh("big_bird")
     symbols = {"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 100 - 97, "control_symbols": ["[SEP]", "[MASK]", "[CLS]"]}
-    sentence_pieces(folder / "spiece.model", "bpe", 200, **symbols)
+    train_sentencepiece(folder / "spiece.model", "bpe", 200, **symbols)
     transformers.BigBirdTokenizer(str(folder / "spiece.model")).save_pretrained(folder)
     expect("big_bird", transformers.BigBirdTokenizerFast.from_pretrained(folder))
 
     folder = fresh("reformer")
-    sentence_pieces(folder / "spiece.model", "bpe", 200, CHARACTERS, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1)
+    train_sentencepiece(folder / "spiece.model", "bpe", 200, CHARACTERS, pad_id=-1, bos_id=-1, eos_id=0, unk_id=1)
     write(folder, "tokenizer_config.json", {"tokenizer_class": "ReformerTokenizer"})
     write(folder, "special_tokens_map.json", {"eos_token": "</s>", "unk_token": "<unk>", "additional_special_tokens": ["<extra_id_0>"]})
     write(folder, "added_tokens.json", {"<extra_id_0>": sentencepiece.SentencePieceProcessor(str(folder / "spiece.model")).get_piece_size()})
     expect("reformer", transformers.ReformerTokenizerFast.from_pretrained(folder))
 
     folder = fresh("xlm_roberta")
-    sentence_pieces(folder / "sentencepiece.bpe.model", "unigram", 150, CHARACTERS)
+    train_sentencepiece(folder / "sentencepiece.bpe.model", "unigram", 150, CHARACTERS)
     write(folder, "config.json", {"model_type": "xlm-roberta"})
     expect("xlm_roberta", transformers.XLMRobertaTokenizerFast.from_pretrained(folder))
 
     llama = {"byte_fallback": True, "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True, "split_digits": True,
              "user_defined_symbols": ["  "]}
     folder = fresh("llama")
-    sentence_pieces(folder / "tokenizer.model", "bpe", 450, **llama)
+    train_sentencepiece(folder / "tokenizer.model", "bpe", 450, **llama)
     transformers.LlamaTokenizer(str(folder / "tokenizer.model")).save_pretrained(folder)
     expect("llama", transformers.LlamaTokenizerFast.from_pretrained(folder))
 
     folder = fresh("llama_new")
-    sentence_pieces(folder / "tokenizer.model", "bpe", 450, **llama)
+    train_sentencepiece(folder / "tokenizer.model", "bpe", 450, **llama)
     tokenizer = transformers.LlamaTokenizer(str(folder / "tokenizer.model"), legacy=False, add_eos_token=True, pad_token="<pad>")
     tokenizer.save_pretrained(folder)
     expect("llama_new", transformers.LlamaTokenizerFast.from_pretrained(folder))
@@ -328,7 +328,7 @@ CONVERSATIONS = [
 
 def make_chats():
     folder = fresh("chat")
-    byte_pairs(folder, ["<s>", "</s>", "<unk>"])
+    train_byte_level_bpe(folder, ["<s>", "</s>", "<unk>"])
     templates = [{"name": "default", "template": CHAT_ML}, {"name": "llama_2", "template": LLAMA_2}, {"name": "python", "template": PYTHON}]
     write(folder, "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
                                             "chat_template": templates})
@@ -347,7 +347,7 @@ def make_chats():
     write(folder, "expected_chats.json", cases)
 
 
-make_word_pieces()
-make_byte_pairs()
-make_sentence_pieces()
+make_wordpiece()
+make_byte_level_bpe()
+make_sentencepiece()
 make_chats()

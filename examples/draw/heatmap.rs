@@ -1,4 +1,4 @@
-//! Heat maps of attention weights side by side, as SVG: queries from top to bottom, keys from left to right, larger is darker.
+//! Heat maps of attention weights side by side, as SVG: a row per query, a column per key, larger is darker.
 
 use std::error::Error;
 use std::path::Path;

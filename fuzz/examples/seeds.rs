@@ -6,10 +6,10 @@ fn main() -> std::io::Result<()> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from);
     let folder = folder.expect("give the folder to write to");
     for target in attentive_fuzz::targets() {
-        let place = folder.join(target.name);
-        std::fs::create_dir_all(&place)?;
+        let directory = folder.join(target.name);
+        std::fs::create_dir_all(&directory)?;
         for (number, seed) in (target.seeds)().into_iter().enumerate() {
-            std::fs::write(place.join(format!("seed-{number}")), seed)?;
+            std::fs::write(directory.join(format!("seed-{number}")), seed)?;
         }
     }
     Ok(())

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_read_back_as_they_were_joined() {
+    fn files_round_trip() {
         let files = Files::of([
             ("a.json", &b"{}\n"[..]),
             ("empty", b""),

@@ -34,8 +34,8 @@ pub(crate) const TARGETS: [Target; 2] = [
                         token: None,
                         proxy: Proxy::None,
                     };
-                    for wanted in [FileSet::Config, FileSet::Tokenizer, FileSet::Model] {
-                        checked(resolve(&id, wanted, &settings, &mut |_| {}));
+                    for file_set in [FileSet::Config, FileSet::Tokenizer, FileSet::Model] {
+                        checked(resolve(&id, file_set, &settings, &mut |_| {}));
                     }
                 });
         },

@@ -12,7 +12,7 @@ pub(crate) const TARGETS: [Target; 2] = [
         },
         form: Form::Bytes,
         seeds: seeds::images,
-        // An image of the largest size takes decoded pixels, their RGB, and the rotated RGB.
+        // The largest image needs memory for decoded pixels, RGB pixels, and rotated RGB pixels.
         memory: 1000 << 20,
     },
     Target {

@@ -48,20 +48,19 @@ pub(crate) fn configs() -> Vec<Vec<u8>> {
 
 pub(crate) fn gguf_models() -> Vec<Vec<u8>> {
     ["fixtures/gguf/byte-pairs.gguf", "fixtures/gguf/pieces.gguf"]
-        .map(|path| std::fs::read(root(path)).expect("the fixture is there"))
+        .map(|path| std::fs::read(root(path)).expect("the fixture exists"))
         .to_vec()
 }
 
 /// A safetensors file of i64 tensors.
 fn integers(tensors: &[(&str, &[i64])], text: Option<&str>) -> Vec<u8> {
     let mut header = Map::new();
-    let mut numbers: Vec<u8> = Vec::new();
+    let mut data: Vec<u8> = Vec::new();
     for (name, values) in tensors {
-        let start = numbers.len();
-        numbers.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        let start = data.len();
+        data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
         let shape = [2, values.len() / 2];
-        let entry =
-            json!({ "dtype": "I64", "shape": shape, "data_offsets": [start, numbers.len()] });
+        let entry = json!({ "dtype": "I64", "shape": shape, "data_offsets": [start, data.len()] });
         header.insert((*name).to_owned(), entry);
     }
     if let Some(text) = text {
@@ -69,17 +68,17 @@ fn integers(tensors: &[(&str, &[i64])], text: Option<&str>) -> Vec<u8> {
     }
     let header = json!(header).to_string();
     let length = (header.len() as u64).to_le_bytes();
-    [&length, header.as_bytes(), &numbers].concat()
+    [&length, header.as_bytes(), &data].concat()
 }
 
 pub(crate) fn inputs() -> Vec<Vec<u8>> {
     let ids: &[i64] = &[3, 4, 5, 6, 7, 8];
-    let seen: &[i64] = &[1, 1, 1, 1, 1, 0];
+    let mask: &[i64] = &[1, 1, 1, 1, 1, 0];
     vec![
         integers(&[("input_ids", ids)], None),
         integers(
             &[
-                ("attention_mask", seen),
+                ("attention_mask", mask),
                 ("input_ids", ids),
                 ("token_type_ids", &[0; 6]),
             ],
@@ -87,13 +86,13 @@ pub(crate) fn inputs() -> Vec<Vec<u8>> {
         ),
         integers(
             &[
-                ("attention_mask", seen),
+                ("attention_mask", mask),
                 ("decoder_input_ids", &ids[..4]),
                 ("input_ids", ids),
             ],
             None,
         ),
-        // The last byte requests no hidden states, as recurrent models need, or keys and values.
+        // The last byte selects outputs: without hidden states, as recurrent models require, or with keys and values.
         integers(
             &[
                 ("decoder_input_ids", &ids[..4]),
@@ -118,7 +117,7 @@ pub(crate) fn inputs() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn recipes() -> Vec<Vec<u8>> {
-    let text = |path: PathBuf| std::fs::read(path).expect("the recipe is there");
+    let text = |path: PathBuf| std::fs::read(path).expect("the recipe exists");
     let names = ["stories", "stories-gpt2", "shakespeare-char", "compare"];
     let mut seeds: Vec<Vec<u8>> = names
         .map(|name| text(root(&format!("recipes/{name}.toml"))))

@@ -60,17 +60,17 @@ pub(crate) const TARGETS: [Target; 6] = [
                 let Some(file) = checked(TensorFile::open(path)) else {
                     return;
                 };
-                // A byte of the last tensor, so that the requested outputs vary and the file stays valid.
-                let asked = bytes.last().copied().unwrap_or(0);
-                let wanted = RequestedOutputs {
-                    hidden_states: asked & 1 == 0,
-                    attentions: asked & 2 == 0,
-                    past_key_values: asked & 4 != 0,
+                // A byte of the last tensor, so that the requested outputs vary while the file stays valid.
+                let flags = bytes.last().copied().unwrap_or(0);
+                let requested = RequestedOutputs {
+                    hidden_states: flags & 1 == 0,
+                    attentions: flags & 2 == 0,
+                    past_key_values: flags & 4 != 0,
                 };
                 for (model, description) in MODELS.iter() {
-                    checked(forward(model, description, &file, "", wanted));
+                    checked(forward(model, description, &file, "", requested));
                 }
-                checked(forward_recurrent(&RECURRENT, &file, "", wanted));
+                checked(forward_recurrent(&RECURRENT, &file, "", requested));
             });
         },
         form: Form::Safetensors,
@@ -84,7 +84,7 @@ pub(crate) const TARGETS: [Target; 6] = [
             if let Some(recipe) = checked(Recipe::parse(&text, &[])) {
                 checked(recipe.with_changes(&["training.steps=7".to_owned()]));
             }
-            // The same as overrides of single keys.
+            // The same lines as overrides of single keys.
             for line in text.lines().take(8) {
                 checked(Recipe::parse(RECIPE, &[line.to_owned()]));
             }
@@ -129,7 +129,7 @@ static MODELS: LazyLock<Vec<(Model, Description)>> = LazyLock::new(|| {
         .map(|name| {
             let folder = root("fixtures/models").join(name);
             let cpu = device("cpu").expect(CPU);
-            load(&folder, &cpu).expect("the fixture is in order")
+            load(&folder, &cpu).expect("the fixture is valid")
         })
         .into()
 });
@@ -137,7 +137,7 @@ static MODELS: LazyLock<Vec<(Model, Description)>> = LazyLock::new(|| {
 static RECURRENT: LazyLock<Recurrent> = LazyLock::new(|| {
     let folder = root("fixtures/models/bahdanau-gru");
     let loaded = load_recurrent(&folder, &device("cpu").expect(CPU));
-    loaded.expect("the fixture is in order").0
+    loaded.expect("the fixture is valid").0
 });
 
 const CPU: &str = "the CPU is always available";
@@ -146,8 +146,8 @@ const CPU: &str = "the CPU is always available";
 fn describe_model(path: &Path) {
     if let Some(description) = checked(describe(path)) {
         let config = &description.config;
-        let _ = (config.flops(), config.cache_values_per_token());
-        let _ = (config.fixed_cache_values(), config.canonical());
+        let _ = (config.flops(), config.stack.cache_values_per_token());
+        let _ = (config.stack.fixed_cache_values(), config.canonical());
         let settings = &description.generation;
         if let Some(processors) = checked(LogitsProcessors::from_settings(
             &description.special,

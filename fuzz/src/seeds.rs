@@ -17,7 +17,7 @@ pub(crate) fn root(path: &str) -> PathBuf {
 
 /// The small files of a folder, sorted by name for determinism.
 fn small_files(folder: &str) -> Vec<PathBuf> {
-    let read = std::fs::read_dir(root(folder)).expect("the folder is there");
+    let read = std::fs::read_dir(root(folder)).expect("the folder exists");
     let mut paths: Vec<PathBuf> = read
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| {
@@ -36,14 +36,14 @@ fn read(path: impl AsRef<Path>) -> Vec<u8> {
 
 /// The files of a folder with these names.
 pub(crate) fn folder(folder: &Path, names: &[&str]) -> Files {
-    let there = names.iter().filter(|name| folder.join(name).is_file());
-    let files = there.map(|name| ((*name).to_owned(), read(folder.join(name))));
+    let existing = names.iter().filter(|name| folder.join(name).is_file());
+    let files = existing.map(|name| ((*name).to_owned(), read(folder.join(name))));
     Files(files.collect())
 }
 
 /// The subfolders of a folder, sorted.
 pub(crate) fn folders(of: &str) -> Vec<PathBuf> {
-    let read = std::fs::read_dir(root(of)).expect("the folder is there");
+    let read = std::fs::read_dir(root(of)).expect("the folder exists");
     let mut paths: Vec<PathBuf> = read
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| path.is_dir())

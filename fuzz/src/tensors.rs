@@ -75,15 +75,15 @@ pub(crate) const SHARDED: [&str; 6] = [
 /// Reads every tensor.
 fn read(set: &TensorSet) {
     for name in set.names() {
-        let numbers: usize = set.shape(name).into_iter().flatten().product();
+        let elements: usize = set.shape(name).into_iter().flatten().product();
         if let Some(floats) = set.floats(name) {
-            assert_eq!(floats.len(), numbers, "as many floats as the shape has");
+            assert_eq!(floats.len(), elements, "the shape's number of floats");
         }
         if let Some(integers) = set.integers(name) {
-            assert_eq!(integers.len(), numbers, "as many integers as the shape has");
+            assert_eq!(integers.len(), elements, "the shape's number of integers");
         }
         if let Some(bytes) = set.shared_floats(name) {
-            assert_eq!(bytes.len(), 4 * numbers, "as many bytes as the shape has");
+            assert_eq!(bytes.len(), 4 * elements, "the shape's number of bytes");
         }
     }
 }

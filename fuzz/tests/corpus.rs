@@ -1,7 +1,7 @@
 //! Runs every target on its seeds, its past crashes, and mutations of both: none may panic, abort, or exceed its memory limit.
 //!
-//! `ATTENTIVE_FUZZ_CHANGES=100000` sets the number of mutations per input, for longer runs. The last input is written to
-//! `fuzz-last` in `CARGO_TARGET_TMPDIR`, in case it aborts the process; a panic names its input.
+//! `ATTENTIVE_FUZZ_MUTATIONS=100000` sets the number of mutations per input, for longer runs. The last input is written to
+//! `fuzz-last` in `CARGO_TARGET_TMPDIR`, in case it aborts the process; a failure names its input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ static SERIAL: Mutex<()> = Mutex::new(());
 /// The CPU time limit per input.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Mutated inputs per target, and their total time, unless `ATTENTIVE_FUZZ_CHANGES` is set.
+/// Mutated inputs per target, and their total time, unless `ATTENTIVE_FUZZ_MUTATIONS` is set.
 const MUTATIONS: usize = 2000;
 const TIME_BUDGET: Duration = Duration::from_secs(3);
 
@@ -50,25 +50,25 @@ fn run(target: &Target, what: &str, input: &[u8]) {
     std::fs::write(&last, input).unwrap();
     let (before, started) = (MEMORY.current_usage(), cpu_time());
     MEMORY.reset_peak_usage();
-    let ended = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let result = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
     let peak = MEMORY.peak_usage().saturating_sub(before);
     let limit = target.memory + 64 * input.len();
     let saved_input = || last.with_file_name(format!("fuzz-{}", target.name));
-    let took = cpu_time().saturating_sub(started);
-    let fails = ended.is_err() || peak > limit || took > TIME_LIMIT;
+    let elapsed = cpu_time().saturating_sub(started);
+    let fails = result.is_err() || peak > limit || elapsed > TIME_LIMIT;
     if fails {
         std::fs::copy(&last, saved_input()).unwrap();
         panic!(
-            "{}, {what}: panicked: {}, memory {peak} of {limit}, time {took:?}; the input is {}",
+            "{}, {what}: panicked: {}, memory {peak} of {limit}, time {elapsed:?}; the input is {}",
             target.name,
-            ended.is_err(),
+            result.is_err(),
             saved_input().display()
         );
     }
 }
 
 fn check(name: &str) {
-    let _turn = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let target = target(name);
     let seeds = (target.seeds)().into_iter().enumerate();
     let mut inputs: Vec<(String, Vec<u8>)> = seeds
@@ -78,7 +78,7 @@ fn check(name: &str) {
     for (what, input) in &inputs {
         run(&target, what, input);
     }
-    let requested = std::env::var("ATTENTIVE_FUZZ_CHANGES").ok();
+    let requested = std::env::var("ATTENTIVE_FUZZ_MUTATIONS").ok();
     let requested: Option<u64> =
         requested.map(|number| number.parse().expect("a number of changes"));
     let started = Instant::now();
@@ -117,7 +117,7 @@ each!(
 
 #[cfg(feature = "models")]
 each!(
-    OF_MODELS: config,
+    WITH_MODELS: config,
     gguf_model,
     inputs,
     recipe,
@@ -126,17 +126,17 @@ each!(
 );
 
 #[cfg(not(feature = "models"))]
-const OF_MODELS: &[&str] = &[];
+const WITH_MODELS: &[&str] = &[];
 
 #[test]
-fn every_parser_is_here() {
+fn every_target_is_tested() {
     let names: Vec<&str> = targets().iter().map(|target| target.name).collect();
-    assert_eq!(names, [LIGHT, OF_MODELS].concat());
+    assert_eq!(names, [LIGHT, WITH_MODELS].concat());
 }
 
 /// The fuzzers are not part of the workspace, so the compiler does not check them here.
 #[test]
-fn every_parser_has_a_fuzzer() {
+fn every_target_has_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("targets");
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     for target in targets() {

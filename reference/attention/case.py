@@ -81,13 +81,13 @@ def compute(case: Case) -> Tensors:
     )
     tensors |= {"output": result.output, "upstream": upstream}
     tensors |= {f"parameter.{name}": it for name, it in case.parameters.items()}
-    tensors |= {f"gradient.{name}": settled(it) for name, it in zip(leaves, gradients, strict=True)}
+    tensors |= {f"gradient.{name}": snap_to_zero(it) for name, it in zip(leaves, gradients, strict=True)}
     if result.weights is not None:
         tensors["weights"] = result.weights
     return tensors
 
 
-def settled(gradient: torch.Tensor) -> torch.Tensor:
+def snap_to_zero(gradient: torch.Tensor) -> torch.Tensor:
     """A gradient that is zero in exact arithmetic is stored as zero, without its rounding errors."""
     return torch.zeros_like(gradient) if gradient.abs().max() < 1e-12 else gradient
 
@@ -95,21 +95,21 @@ def settled(gradient: torch.Tensor) -> torch.Tensor:
 def serialized(tensors: Tensors, metadata: dict[str, str]) -> bytes:
     """The safetensors format: the length of the header, the header as JSON, the data."""
     names = sorted(tensors, key=lambda name: (tensors[name].dtype != torch.int64, name))
-    kinds = {torch.int64: "I64", torch.float32: "F32"}
+    dtypes = {torch.int64: "I64", torch.float32: "F32"}
     header: dict = {"__metadata__": dict(sorted(metadata.items()))}
-    numbers = b""
+    body = b""
     for name in names:
         tensor = tensors[name]
         data = tensor.numpy().tobytes()
         header[name] = {
-            "dtype": kinds[tensor.dtype],
+            "dtype": dtypes[tensor.dtype],
             "shape": list(tensor.shape),
-            "data_offsets": [len(numbers), len(numbers) + len(data)],
+            "data_offsets": [len(body), len(body) + len(data)],
         }
-        numbers += data
+        body += data
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + numbers
+    return struct.pack("<Q", len(text)) + text + body
 
 
 def generator(name: str) -> torch.Generator:

@@ -63,19 +63,19 @@ class File:
         v = self.heads(self.tensors.get("values", queries), "value", fewer)
         return q, *(it.repeat_interleave(self.config["heads"] // fewer, 1) for it in (k, v))
 
-    def seen(self) -> torch.Tensor:
-        """The mask, [batch, 1, queries, keys]: unpadded keys, and if causal none that is later."""
-        seen = self.is_real[:, None, None, :].expand(-1, 1, self.length, -1)
-        return seen.tril() if self.role == "causal" else seen
+    def mask(self) -> torch.Tensor:
+        """The mask, [batch, 1, queries, keys]: unpadded keys; if causal, no later ones."""
+        mask = self.is_real[:, None, None, :].expand(-1, 1, self.length, -1)
+        return mask.tril() if self.role == "causal" else mask
 
-    def out(self, mixed: torch.Tensor) -> torch.Tensor:
-        return self.linear(mixed.transpose(1, 2).flatten(2), "output")
+    def out(self, context: torch.Tensor) -> torch.Tensor:
+        return self.linear(context.transpose(1, 2).flatten(2), "output")
 
 
-def softmax(scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Softmax over the visible keys; zeros where there are none."""
-    weights = scores.masked_fill(~seen, MINUS_INFINITY).softmax(-1)
-    return torch.where(seen, weights, 0.0)
+    weights = scores.masked_fill(~mask, MINUS_INFINITY).softmax(-1)
+    return torch.where(mask, weights, 0.0)
 
 
 def scaled(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -88,20 +88,20 @@ def full(file: File):
     if file.positions == {"kind": "alibi"}:
         at = torch.arange(file.length)
         scores = scores - file["slopes"][:, None, None] * (at[:, None] - at).abs()
-    weights = softmax(scores, file.seen())
+    weights = softmax(scores, file.mask())
     return file.out(weights @ v), weights
 
 
 def cosine(file: File):
     q, k, v = file.projected()
     cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT
-    weights = softmax(file.parameter("log_factor").exp()[:, None, None] * cosines, file.seen())
+    weights = softmax(file.parameter("log_factor").exp()[:, None, None] * cosines, file.mask())
     return file.out(weights @ v), weights
 
 
 def argmax(file: File):
     q, k, v = file.projected()
-    scores = scaled(q, k).masked_fill(~file.seen(), MINUS_INFINITY)
+    scores = scaled(q, k).masked_fill(~file.mask(), MINUS_INFINITY)
     soft, best = scores.softmax(-1), F.one_hot(scores.argmax(-1), file.keys)
     weights = best + soft - soft.detach()
     return file.out(weights @ v), weights
@@ -117,7 +117,7 @@ def scored(file: File):
             scores = scaled(queries, keys)
         case "bilinear":
             scores = queries @ file.parameter("bilinear") @ keys.mT
-    weights = softmax(scores[:, None], file.seen())
+    weights = softmax(scores[:, None], file.mask())
     return weights[:, 0] @ file["values"], weights
 
 
@@ -144,16 +144,16 @@ def performer(file: File):
 
     phi_q = features_of(q, dash_q, dash_q.amax(-1, keepdim=True).detach())
     phi_k = torch.where(real, features_of(k, dash_k, largest_k), 0.0)
-    products = (phi_q @ phi_k.mT) * file.seen()
-    below = products.sum(-1, keepdim=True)
+    products = (phi_q @ phi_k.mT) * file.mask()
+    denominator = products.sum(-1, keepdim=True)
     if file.role == "causal":
-        below = below + file.epsilons["denominator"] * phi_q.sum(-1, keepdim=True)
-    return file.out(products / below @ v), None
+        denominator = denominator + file.epsilons["denominator"] * phi_q.sum(-1, keepdim=True)
+    return file.out(products / denominator @ v), None
 
 
 def linear(file: File):
     q, k, v = file.projected()
-    products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * file.seen()
+    products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * file.mask()
     weights = products / products.sum(-1, keepdim=True)
     return file.out(weights @ v), weights
 
@@ -164,15 +164,15 @@ def longformer(file: File):
     is_global = file.tensors.get("globals", torch.zeros(file.batch, file.length)).bool()
     near = ((at[:, None] - at).abs() <= reach)[None, None]
     q, k, v = file.projected()
-    weights = softmax(scaled(q, k), (near | is_global[:, None, None]) & file.seen())
-    mixed = weights @ v
+    weights = softmax(scaled(q, k), (near | is_global[:, None, None]) & file.mask())
+    context = weights @ v
     if "globals" in file.tensors:
         q, k, v = (file.heads(file["queries"], f"global_{part}") for part in ("query", "key", "value"))
-        global_weights = softmax(scaled(q, k), file.seen())
+        global_weights = softmax(scaled(q, k), file.mask())
         choose = is_global[:, None, :, None]
-        mixed = torch.where(choose, global_weights @ v, mixed)
+        context = torch.where(choose, global_weights @ v, context)
         weights = torch.where(choose, global_weights, weights)
-    return file.out(mixed), weights
+    return file.out(context), weights
 
 
 def big_bird(file: File):
@@ -187,8 +187,8 @@ def big_bird(file: File):
         for i in range(1, blocks - 1):
             sees[head, i, drawn[head, i - 1]] = True
     q, k, v = file.projected()
-    seen = sees.repeat_interleave(block, 1).repeat_interleave(block, 2)[None] & file.seen()
-    weights = softmax(scaled(q, k), seen)
+    mask = sees.repeat_interleave(block, 1).repeat_interleave(block, 2)[None] & file.mask()
+    weights = softmax(scaled(q, k), mask)
     return file.out(weights @ v), weights
 
 
@@ -200,13 +200,13 @@ def reformer(file: File):
     scores = x @ keys.mT
     counts = times_seen(file, x.detach())  # [hashes, batch, heads, queries, keys]
     itself = torch.eye(length, dtype=torch.bool)
-    usable = counts * file.seen() * ~itself
+    usable = counts * file.mask() * ~itself
     alone = (usable.sum(-1, keepdim=True) == 0) & itself
     scores = torch.where(alone, -1e5, scores)
     scores = scores + torch.where(alone, counts, usable).to(scores.dtype).log()
     z = scores.logsumexp(-1, keepdim=True)
-    mixed = ((scores - z).exp() @ v * z.softmax(0)).sum(0)
-    return file.out(mixed), None
+    context = ((scores - z).exp() @ v * z.softmax(0)).sum(0)
+    return file.out(context), None
 
 
 def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
@@ -232,10 +232,10 @@ def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
 def transformer_xl(file: File):
     x = file["queries"]
     whole = torch.cat([file["memory"], x], 1) if "memory" in file.tensors else x
-    remembered, at = whole.shape[1] - file.length, torch.arange(whole.shape[1])
+    memory_length, at = whole.shape[1] - file.length, torch.arange(whole.shape[1])
     q, k, v = file.heads(x, "query"), file.heads(whole, "key"), file.heads(whole, "value")
     p = file.heads(file["sinusoids"][None], "positions")
-    distances = at[remembered:, None] - at
+    distances = at[memory_length:, None] - at
     content = (q + file.parameter("content_bias")[:, None]) @ k.mT
     position = (q + file.parameter("position_bias")[:, None]) @ p.mT
     position = position.gather(-1, distances.clamp(min=0).expand_as(content))
@@ -249,20 +249,20 @@ def nadaraya_watson(file: File):
     log_width = file.parameter("log_width")
     width = file.config["width"] if log_width is None else log_width.exp()
     squares = ((queries[:, :, None] - keys[:, None]) ** 2).sum(-1)[:, None] / width**2
-    seen = file.seen()
+    mask = file.mask()
     if file.config.get("query_position") == "left_out":
-        seen = seen & ~torch.eye(file.length, dtype=torch.bool)
+        mask = mask & ~torch.eye(file.length, dtype=torch.bool)
     if file.config["kernel"] == "gaussian":
-        weights = softmax(-squares / 2, seen)
+        weights = softmax(-squares / 2, mask)
     else:
         kernels = {"boxcar": squares < 1, "epanechnikov": F.relu(1 - squares), "constant": squares >= 0}
-        weights = kernels[file.config["kernel"]] * seen.to(squares.dtype)
+        weights = kernels[file.config["kernel"]] * mask.to(squares.dtype)
         sums = weights.sum(-1, keepdim=True)
         weights = weights / torch.where(sums == 0, 1.0, sums)
     return weights[:, 0] @ values, weights
 
 
-RULES = [
+DEFINITIONS = [
     full,
     scored,
     cosine,
@@ -281,8 +281,8 @@ RULES = [
 def differences(path: Path, dtype: torch.dtype) -> tuple[float, float]:
     """The largest of the output and the weights, and the largest of the gradients, relative to each tensor's largest."""
     file = File(path, dtype)
-    rule = {rule.__name__: rule for rule in RULES}[file.config["kind"]]
-    output, weights = rule(file)
+    definition = {it.__name__: it for it in DEFINITIONS}[file.config["kind"]]
+    output, weights = definition(file)
     # A piecewise constant kernel has no gradient for queries and keys.
     gradients = torch.autograd.grad(
         (output * file["upstream"]).sum(), list(file.leaves.values()), allow_unused=True, materialize_grads=True

@@ -62,8 +62,8 @@ def case(name: str, blocks: int, block: int, random_blocks: int, lengths: list[i
         settings |= {"from_blocked_mask": blocked, "to_blocked_mask": blocked}
         state = {f"{part}.{it}": parameters[f"{part}.{it}"] for part in PARTS for it in ("weight", "bias")}
         with patch.object(module, "_bigbird_block_rand_mask_with_head", lambda **_: draws):
-            mixed, weights = functional_call(module, state, (inputs["queries"],), settings)
-        return Result(linear(mixed, parameters, "output"), weights)
+            context, weights = functional_call(module, state, (inputs["queries"],), settings)
+        return Result(linear(context, parameters, "output"), weights)
 
     config = {
         "kind": "big_bird", "heads": HEADS, "block": block, "random_blocks": random_blocks, "seed": 0,

@@ -18,10 +18,10 @@ SCALED = f"torch {torch.__version__.split('+')[0]} scaled_dot_product_attention(
 
 
 def cases() -> Iterator[Case]:
-    yield own("full_self", "bidirectional", 11, None)
-    yield own("full_self_padded", "bidirectional", 13, [13, 6])
-    yield own("full_causal", "causal", 12, None)
-    yield own("full_causal_padded", "causal", 10, [4, 10])
+    yield self_attention("full_self", "bidirectional", 11, None)
+    yield self_attention("full_self_padded", "bidirectional", 13, [13, 6])
+    yield self_attention("full_causal", "causal", 12, None)
+    yield self_attention("full_causal_padded", "causal", 10, [4, 10])
     yield cross("full_cross", None)
     yield cross("full_cross_padded", [9, 3])
     yield grouped("full_grouped", "bidirectional", [9, 5])
@@ -32,7 +32,7 @@ def config(**more: int) -> dict:
     return {"kind": "full", "heads": HEADS, **more, "bias": True, "output_bias": True}
 
 
-def own(name: str, role: str, length: int, lengths: list[int] | None) -> Case:
+def self_attention(name: str, role: str, length: int, lengths: list[int] | None) -> Case:
     parameters = linears(name, {part: (WIDTH, WIDTH) for part in ALL}, ALL)
     padding = None if lengths is None else torch.tensor(lengths)
     return Case(
@@ -92,17 +92,17 @@ def grouped(name: str, role: str, lengths: list[int] | None) -> Case:
         "output": (WIDTH, heads * head_width),
     }
     padding = None if lengths is None else torch.tensor(lengths)
-    seen = torch.ones(BATCH, 1, length, length, dtype=torch.bool)
-    seen = seen.tril() if role == "causal" else seen
-    seen = seen if padding is None else seen & real(padding, length)[:, None, None, :]
+    mask = torch.ones(BATCH, 1, length, length, dtype=torch.bool)
+    mask = mask.tril() if role == "causal" else mask
+    mask = mask if padding is None else mask & real(padding, length)[:, None, None, :]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         q, k, v = (
             heads_of(linear(inputs["queries"], parameters, part), count)
             for part, count in [("query", heads), ("key", key_value_heads), ("value", key_value_heads)]
         )
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
-        return Result(linear(merged(mixed), parameters, "output"))
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        return Result(linear(merged(context), parameters, "output"))
 
     settings = {
         "kind": "full", "heads": heads, "key_value_heads": key_value_heads, "head_width": head_width,

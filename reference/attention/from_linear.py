@@ -24,13 +24,13 @@ def cases() -> Iterator[Case]:
 
 def case(name: str, role: str, lengths: list[int] | None) -> Case:
     padding = None if lengths is None else torch.tensor(lengths)
-    seen = torch.ones(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
-    seen = seen.tril() if role == "causal" else seen
-    seen = seen if padding is None else seen & real(padding, LENGTH)[:, None, None, :]
+    mask = torch.ones(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
+    mask = mask.tril() if role == "causal" else mask
+    mask = mask if padding is None else mask & real(padding, LENGTH)[:, None, None, :]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         q, k, v = (heads_of(linear(inputs["queries"], parameters, part), HEADS) for part in ALL[:3])
-        products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * seen
+        products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * mask
         weights = products / products.sum(-1, keepdim=True)
         return Result(linear(merged(weights @ v), parameters, "output"), weights)
 

@@ -37,12 +37,14 @@ def cases() -> Iterator[Case]:
     yield case("longformer_global_padded", 24, 4, [17, 24], [[0, 9], []])
 
 
-def case(name: str, length: int, window: int, lengths: list[int] | None, chosen: list[list[int]] | None) -> Case:
-    names = LOCAL if chosen is None else (*LOCAL, *(f"global_{part}" for part in LOCAL))
+def case(
+    name: str, length: int, window: int, lengths: list[int] | None, global_positions: list[list[int]] | None
+) -> Case:
+    names = LOCAL if global_positions is None else (*LOCAL, *(f"global_{part}" for part in LOCAL))
     parameters = linears(name, {part: (WIDTH, WIDTH) for part in (*names, "output")}, (*names, "output"))
     padding = None if lengths is None else torch.tensor(lengths)
     is_global = torch.zeros(BATCH, length, dtype=torch.bool)
-    for row, positions in enumerate(chosen or []):
+    for row, positions in enumerate(global_positions or []):
         is_global[row, positions] = True
     is_real = real(torch.full((BATCH,), length) if padding is None else padding, length)
 
@@ -64,8 +66,8 @@ def case(name: str, length: int, window: int, lengths: list[int] | None, chosen:
             "output_attentions": True,
         }
         with staying_in_float64():
-            mixed, *weights = functional_call(module, state, (inputs["queries"],), settings)
-        return Result(linear(mixed, parameters, "output"), dense(weights, is_global, window // 2))
+            context, *weights = functional_call(module, state, (inputs["queries"],), settings)
+        return Result(linear(context, parameters, "output"), dense(weights, is_global, window // 2))
 
     made = Case(
         name, SOURCE, "bidirectional",
@@ -73,7 +75,7 @@ def case(name: str, length: int, window: int, lengths: list[int] | None, chosen:
         draw(name, {"queries": (BATCH, length, WIDTH)}), parameters, function, padding,
     )  # fmt: skip
     made.metadata["notes"] = f"a window of {window} reaches {window // 2} positions to each side"
-    if chosen is not None:
+    if global_positions is not None:
         made.given["globals"] = is_global
     return made
 
@@ -82,15 +84,15 @@ def dense(weights: list[torch.Tensor], is_global: torch.Tensor, reach: int) -> t
     """The library's weights are [batch, length, heads, globals + 2 reach + 1], and [batch, heads, globals, length]."""
     local, extra = weights[0].detach(), is_global.sum(1).max()
     batch, length, heads, _ = local.shape
-    whole = torch.zeros(batch, heads, length, length, dtype=local.dtype)
+    matrix = torch.zeros(batch, heads, length, length, dtype=local.dtype)
     for row in range(batch):
         positions = is_global[row].nonzero().flatten().tolist()
         for i in range(length):
             for slot, j in enumerate(positions):
-                whole[row, :, i, j] += local[row, i, :, slot]
+                matrix[row, :, i, j] += local[row, i, :, slot]
             for offset in range(-reach, reach + 1):
                 if 0 <= i + offset < length:
-                    whole[row, :, i, i + offset] += local[row, i, :, extra + reach + offset]
+                    matrix[row, :, i, i + offset] += local[row, i, :, extra + reach + offset]
         for slot, i in enumerate(positions):
-            whole[row, :, i] = weights[1][row, :, slot].detach()
-    return whole
+            matrix[row, :, i] = weights[1][row, :, slot].detach()
+    return matrix

@@ -40,9 +40,9 @@ def cases() -> Iterator[Case]:
 def case(
     kernel: str, role: str, learned: bool = False, left_out: bool = False, lengths: list[int] | None = None
 ) -> Case:
-    words = ["nadaraya_watson", kernel, "self" if role == "bidirectional" else role]
-    words += ["left_out"] if left_out else []
-    name = "_".join(words + (["padded"] if lengths else []))
+    parts = ["nadaraya_watson", kernel, "self" if role == "bidirectional" else role]
+    parts += ["left_out"] if left_out else []
+    name = "_".join(parts + (["padded"] if lengths else []))
     padding = None if lengths is None else torch.tensor(lengths)
     shapes = {"queries": (BATCH, LENGTH, WIDTH)}
     if role == "cross":

@@ -52,17 +52,17 @@ def cases() -> Iterator[Case]:
     yield case("reformer_causal_one_chunk", "causal", 8, 2, 8, 0)
 
 
-def case(name: str, role: str, length: int, rounds: int, chunk: int, after: int, lengths: list[int] | None = None) -> Case:
+def case(name: str, role: str, length: int, hashes: int, chunk: int, after: int, lengths: list[int] | None = None) -> Case:
     buckets = 6
     inner = HEADS * HEAD_WIDTH
     parameters = linears(name, {"query_key": (inner, WIDTH), "value": (inner, WIDTH), "output": (WIDTH, inner)})
-    rotations = torch.randn((HEADS, HEAD_WIDTH, rounds, buckets // 2), generator=generator(f"{name} rotations"))
+    rotations = torch.randn((HEADS, HEAD_WIDTH, hashes, buckets // 2), generator=generator(f"{name} rotations"))
     padding = None if lengths is None else torch.tensor(lengths)
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         settings = ReformerConfig(
             hidden_size=WIDTH, num_attention_heads=HEADS, attention_head_size=HEAD_WIDTH, is_decoder=role == "causal",
-            num_buckets=buckets, num_hashes=rounds, lsh_attn_chunk_length=chunk, lsh_num_chunks_before=1,
+            num_buckets=buckets, num_hashes=hashes, lsh_attn_chunk_length=chunk, lsh_num_chunks_before=1,
             lsh_num_chunks_after=after, lsh_attention_probs_dropout_prob=0.0,
         )  # fmt: skip
         module = LSHSelfAttention(settings).double()
@@ -70,11 +70,11 @@ def case(name: str, role: str, length: int, rounds: int, chunk: int, after: int,
         mask = None if padding is None else real(padding, length).double()
         check_margins(name, linear(inputs["queries"], parameters, "query_key"), rotations)
         with patch.object(torch, "randn", lambda *_, **__: rotations.double()):
-            mixed = functional_call(module, state, (inputs["queries"],), {"attention_mask": mask}).hidden_states
-        return Result(linear(mixed, parameters, "output"))
+            context = functional_call(module, state, (inputs["queries"],), {"attention_mask": mask}).hidden_states
+        return Result(linear(context, parameters, "output"))
 
     config = {
-        "kind": "reformer", "heads": HEADS, "head_width": HEAD_WIDTH, "buckets": buckets, "hashes": rounds,
+        "kind": "reformer", "heads": HEADS, "head_width": HEAD_WIDTH, "buckets": buckets, "hashes": hashes,
         "chunk": chunk, "chunks_before": 1, "chunks_after": after, "bias": False, "output_bias": False,
     }  # fmt: skip
     inputs = draw(name, {"queries": (BATCH, length, WIDTH)})

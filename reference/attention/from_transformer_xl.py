@@ -35,19 +35,19 @@ def cases() -> Iterator[Case]:
     yield case("transformer_xl_first_segment", 9, 6, 0, 8)
 
 
-def case(name: str, length: int, longest: int, remembered: int, head_width: int) -> Case:
-    """`longest` is the maximum length of the memory, `remembered` its length at this segment."""
+def case(name: str, length: int, max_memory: int, memory_length: int, head_width: int) -> Case:
+    """`max_memory` is the maximum length of the memory, `memory_length` its length at this segment."""
     inner = HEADS * head_width
     shapes = {part: (inner, WIDTH) for part in ("query", "key", "value", "positions")} | {"output": (WIDTH, inner)}
     parameters = linears(name, shapes)
     draws = generator(f"{name} biases")
     for part in ("content_bias", "position_bias"):
         parameters[part] = 0.5 * torch.randn((HEADS, head_width), generator=draws)
-    memory = draw(f"{name} memory", {"memory": (BATCH, remembered, WIDTH)})["memory"]
+    memory = draw(f"{name} memory", {"memory": (BATCH, memory_length, WIDTH)})["memory"]
     sinusoids = PositionalEmbedding(WIDTH).double()
     sinusoids.inv_freq = 1 / 10000 ** (torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
-    distances = torch.arange(length + remembered, dtype=torch.float64)
-    later = torch.ones(length, length + remembered).triu(1 + remembered)[:, :, None]
+    distances = torch.arange(length + memory_length, dtype=torch.float64)
+    causal_mask = torch.ones(length, length + memory_length).triu(1 + memory_length)[:, :, None]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         # With `pre_lnorm` the module adds its inputs last; identity norms reduce it to this sum.
@@ -61,14 +61,14 @@ def case(name: str, length: int, longest: int, remembered: int, head_width: int)
             "r_r_bias": parameters["position_bias"],
         }
         x = inputs["queries"].transpose(0, 1)
-        settings = {"attn_mask": later, "mems": memory.double().transpose(0, 1), "output_attentions": True}
+        settings = {"attn_mask": causal_mask, "mems": memory.double().transpose(0, 1), "output_attentions": True}
         with staying_in_float64():
             sums, weights = functional_call(module, state, (x, sinusoids(distances.flip(0))), settings)
         return Result((sums - x).transpose(0, 1), weights.permute(2, 3, 0, 1))
 
-    config = {"kind": "transformer_xl", "heads": HEADS, "memory": longest, "bias": False, "output_bias": False}
+    config = {"kind": "transformer_xl", "heads": HEADS, "memory": max_memory, "bias": False, "output_bias": False}
     if inner != WIDTH:
         config["head_width"] = head_width
-    given = {"sinusoids": sinusoids(distances)[:, 0]} | ({"memory": memory} if remembered else {})
+    given = {"sinusoids": sinusoids(distances)[:, 0]} | ({"memory": memory} if memory_length else {})
     inputs = draw(name, {"queries": (BATCH, length, WIDTH)})
     return Case(name, SOURCE, "causal", config, inputs, parameters, function, given=given)

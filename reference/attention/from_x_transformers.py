@@ -81,14 +81,14 @@ def attention(
                 module.attend.scale = parameters["log_factor"].exp()[:, None, None]
             state = {f"{theirs}.weight": parameters[f"{ours}.weight"] for ours, theirs in NAMES.items()}
             mask = None if padding is None else real(padding, length)
-            output, between = functional_call(
+            output, intermediates = functional_call(
                 module, state, (inputs["queries"],), {"mask": mask, "rel_pos": positions, "return_intermediates": True}
             )
         if config["kind"] == "argmax":
-            best = between.pre_softmax_attn.topk(2).values
+            best = intermediates.pre_softmax_attn.topk(2).values
             gaps = best[..., 0] - best[..., 1]
             assert gaps.min() > 1e-3, f"{name}: two keys score alike within {gaps.min():.1e}; draw again"
-        return Result(output, between.post_softmax_attn)
+        return Result(output, intermediates.post_softmax_attn)
 
     inputs = draw(name, {"queries": (BATCH, length, width)})
     parameters = linears(name, {part: (width, width) for part in NAMES})

@@ -7,7 +7,7 @@ reference/attention/from_big_bird.py documents the attention and how its blocks 
 - In training (`drawn`, here without dropout) layer i sets numpy's global seed to i on every call and samples with
   numpy.random.permutation, hence the same blocks each time: `drawn.random_blocks.i` [heads, blocks - 2, random blocks] lists
   those of the blocks 1 .. blocks - 2. The layer's index is the seed.
-- A text of at most (5 + 2 random blocks) * block tokens gets full attention (`short`), and the model stays so afterwards.
+- A text of at most (5 + 2 random blocks) * block tokens gets full attention (`short`), and so does every later text.
 - A text is padded to a multiple of the block (`uneven`).
 - `drawn.attentions.i` are [batch, heads, queries, keys]. In evaluation transformers keeps one of the equal weights of a block
   that counts several times; `dense_attentions.i` have them all (dense.py), and sum to one.

@@ -46,24 +46,24 @@ def dense(model: torch.nn.Module, inputs: Tensors, prefix: str = "") -> Tensors:
 
 def longformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
     """The sign of the encoder's mask determines the kind of position: positive is global."""
-    told: dict[str, torch.Tensor] = {}
+    captured: dict[str, torch.Tensor] = {}
     encoder = model.base_model.encoder
-    hook = encoder.register_forward_pre_hook(lambda _, given, named: told.update(named), with_kwargs=True)
+    hook = encoder.register_forward_pre_hook(lambda _, given, named: captured.update(named), with_kwargs=True)
     output = model(**inputs, output_attentions=True)
     hook.remove()
-    chosen = told["attention_mask"] > 0
+    is_global = captured["attention_mask"] > 0
     by_globals = output.global_attentions or [None] * len(output.attentions)
-    return [of_window(*it, chosen) for it in zip(output.attentions, by_globals, strict=True)]
+    return [of_window(*it, is_global) for it in zip(output.attentions, by_globals, strict=True)]
 
 
-def of_window(local: torch.Tensor, by_globals: torch.Tensor | None, chosen: torch.Tensor) -> torch.Tensor:
+def of_window(local: torch.Tensor, by_globals: torch.Tensor | None, is_global: torch.Tensor) -> torch.Tensor:
     """Columns are the row's globals in their order, then the keys from i - reach to i + reach."""
     batch, heads, length, columns = local.shape
     extra = 0 if by_globals is None else by_globals.shape[-1]
     reach = (columns - extra) // 2
     whole = local.new_zeros(batch, heads, length, length)
     for row in range(batch):
-        positions = chosen[row].nonzero().flatten().tolist()
+        positions = is_global[row].nonzero().flatten().tolist()
         for slot, j in enumerate(positions):
             whole[row, :, :, j] += local[row, :, :, slot]
         for i in range(length):
@@ -112,7 +112,7 @@ def reformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
 def of_chunks(
     layer: torch.nn.Module, weights: torch.Tensor, positions: torch.Tensor | None, logits: torch.Tensor | None
 ) -> torch.Tensor:
-    """From [batch, heads, rounds * chunks, chunk, keys], the sorted positions and their log-sum-exps."""
+    """From [batch, heads, hashes * chunks, chunk, keys], the sorted positions and their log-sum-exps."""
     batch, heads, chunks, chunk, _ = weights.shape
     places = chunks * chunk
     if positions is None:
@@ -123,9 +123,9 @@ def of_chunks(
     rows = weights.new_zeros(batch, heads, chunks, chunk, length)
     rows.scatter_add_(-1, keys.unsqueeze(-2).expand(weights.shape), weights)
     # One hash after the other; each has every position once.
-    rounds = positions.reshape(batch, heads, -1, length)
-    of_rounds = torch.zeros_like(logits).view(rounds.shape).scatter(-1, rounds, logits.view(rounds.shape))
-    shares = of_rounds.softmax(2).gather(-1, rounds)
-    rows = rows.view(*rounds.shape, length) * shares.unsqueeze(-1)
+    hashes = positions.reshape(batch, heads, -1, length)
+    by_hash = torch.zeros_like(logits).view(hashes.shape).scatter(-1, hashes, logits.view(hashes.shape))
+    shares = by_hash.softmax(2).gather(-1, hashes)
+    rows = rows.view(*hashes.shape, length) * shares.unsqueeze(-1)
     queries = positions.unsqueeze(-1).expand(batch, heads, places, length)
     return weights.new_zeros(batch, heads, length, length).scatter_add_(2, queries, rows.flatten(2, 3))

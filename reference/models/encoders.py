@@ -2,7 +2,7 @@
 
 The hidden states are the embedding's norm and each layer's second norm, so the last of them is `last_hidden_state`; there is
 no final norm. GELU is exact (erf). The heads of a masked language model are linear, GELU, norm, then the embedding's matrix
-with a bias of its own. Epsilons are the config's, but DistilBERT's, which are 1e-12 and not in the config.
+with a bias of its own. Epsilons are the config's, except DistilBERT's, which are 1e-12 and not in the config.
 """
 
 import torch

@@ -91,7 +91,7 @@ def compared(precise: Tensors, rounded: Tensors) -> Tensors:
     """The float64 values. Gradients that are zero in exact arithmetic, such as those of key biases, become zeros."""
     assert precise.keys() == rounded.keys()
     largest = {name: it.abs().max().item() for name, it in precise.items()}
-    steepest = max((it for name, it in largest.items() if "gradient." in name), default=0.0)
+    largest_gradient = max((it for name, it in largest.items() if "gradient." in name), default=0.0)
     kept = {}
     for name, value in precise.items():
         if not value.is_floating_point():
@@ -99,8 +99,8 @@ def compared(precise: Tensors, rounded: Tensors) -> Tensors:
         else:
             assert value.dtype == torch.float64, f"{name} is {value.dtype}"
             is_gradient, scale = "gradient." in name, largest[name]
-            if is_gradient and scale < 1e-12 * steepest:
-                value, scale = torch.zeros_like(value), steepest
+            if is_gradient and scale < 1e-12 * largest_gradient:
+                value, scale = torch.zeros_like(value), largest_gradient
             apart = (value - rounded[name]).abs().max().item() / (scale or 1.0)
             bound = GRADIENTS if is_gradient else OUTPUTS
             assert apart < bound, f"{name}: float32 is {apart:.1e} from float64; draw smaller weights"

@@ -27,9 +27,9 @@ def longformer(name: str) -> None:
         bos_token_id=0, eos_token_id=2, sep_token_id=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     folder, model = remade(name, LongformerForMaskedLM(config), 800)
-    chosen = torch.zeros(BATCH, LENGTH, dtype=torch.long)
-    chosen[0, [0, 9]] = chosen[1, 6] = 1
-    inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": chosen}
+    global_mask = torch.zeros(BATCH, LENGTH, dtype=torch.long)
+    global_mask[0, [0, 9]] = global_mask[1, 6] = 1
+    inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": global_mask}
     golden = case(model, inputs, **EVERYTHING)
     golden |= base(model, inputs)
     golden |= dense(model, inputs)
@@ -39,8 +39,8 @@ def longformer(name: str) -> None:
     ids = draw_ids(83, (BATCH, LENGTH), 802, (1,))
     ids[mask == 0] = config.pad_token_id
     ids[1, 8] = config.pad_token_id
-    padded = {"input_ids": ids, "attention_mask": mask, "global_attention_mask": chosen}
+    padded = {"input_ids": ids, "attention_mask": mask, "global_attention_mask": global_mask}
     golden |= case(model, padded, "padded.", ("logits",))
-    uneven = {"input_ids": draw_ids(83, (BATCH, 13), 803, (1,)), "global_attention_mask": chosen[:, :13]}
+    uneven = {"input_ids": draw_ids(83, (BATCH, 13), 803, (1,)), "global_attention_mask": global_mask[:, :13]}
     golden |= case(model, uneven, "uneven.", ("logits",))
     finish(folder, golden)

@@ -52,7 +52,7 @@ def reformer(name: str) -> None:
         local_attn_chunk_length=8, axial_pos_shape=[6, 8], **shared(vocab_size=72),
     )  # fmt: skip
     folder, model = remade(name, ReformerModelWithLMHead(config), 900)
-    see_themselves(model)
+    set_self_mask_value(model)
     golden = outputs(model, 901)
     golden |= searched(911, lambda it: greedy(model, draw_ids(72, (1, 5), it, (0, 2))))
     finish(folder, golden)
@@ -66,11 +66,11 @@ def reformer_masked(name: str) -> None:
         **shared(vocab_size=68),
     )  # fmt: skip
     folder, model = remade(name, ReformerForMaskedLM(config), 950)
-    see_themselves(model)
+    set_self_mask_value(model)
     finish(folder, outputs(model, 951))
 
 
-def see_themselves(model: torch.nn.Module) -> None:
+def set_self_mask_value(model: torch.nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, LSHSelfAttention):
             module.self_mask_value_float32.fill_(-30.0)
@@ -125,15 +125,15 @@ class margins:
         found: list[float] = []
         hashing = LSHSelfAttention._hash_vectors
 
-        def measured(layer, vectors, rounds, mask, *rest):
+        def measured(layer, vectors, num_hashes, mask, *rest):
             factors = [layer.num_buckets] if isinstance(layer.num_buckets, int) else layer.num_buckets
             torch.manual_seed(layer.hash_seed)
-            rotations = torch.randn(vectors.shape[1], vectors.shape[-1], rounds, sum(factors) // 2)
-            turned = torch.einsum("bmtd,mdhr->bmhtr", vectors, rotations)
-            for part in turned.split([it // 2 for it in factors], -1):
+            rotations = torch.randn(vectors.shape[1], vectors.shape[-1], num_hashes, sum(factors) // 2)
+            rotated = torch.einsum("bmtd,mdhr->bmhtr", vectors, rotations)
+            for part in rotated.split([it // 2 for it in factors], -1):
                 best = torch.cat([part, -part], -1).topk(2).values
                 found.append((best[..., 0] - best[..., 1]).min().item())
-            return hashing(layer, vectors, rounds, mask, *rest)
+            return hashing(layer, vectors, num_hashes, mask, *rest)
 
         self.patch = patch.object(LSHSelfAttention, "_hash_vectors", measured)
         self.patch.start()

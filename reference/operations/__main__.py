@@ -45,7 +45,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     cases = [case for family in FAMILIES for case in family()]
-    assert len({case.name for case in cases}) == len(cases), "two cases have one name"
+    assert len({case.name for case in cases}) == len(cases), "two cases have the same name"
     tensors: Tensors = {}
     for case in cases:
         assert case.name.startswith(f"{case.operation}."), f"{case.name} does not begin with {case.operation}"
@@ -78,13 +78,13 @@ def compute(case: Case) -> Tensors:
     tensors = {f"input.{name}": tensor for name, tensor in case.inputs.items()}
     tensors |= {f"output.{i}": output for i, output in enumerate(outputs)}
     tensors |= {f"upstream.{i}": it for i, it in enumerate(upstream)}
-    tensors |= {f"gradient.{name}": settled(it) for name, it in zip(leaves, gradients, strict=True)}
+    tensors |= {f"gradient.{name}": snap_to_zero(it) for name, it in zip(leaves, gradients, strict=True)}
     for name in tensors.keys() - {f"input.{name}" for name in case.inputs}:
         assert tensors[name].isfinite().all(), f"{case.name}.{name} is not finite"
     return {f"{case.name}.{name}": tensor.detach().float().clone().contiguous() for name, tensor in tensors.items()}
 
 
-def settled(gradient: torch.Tensor) -> torch.Tensor:
+def snap_to_zero(gradient: torch.Tensor) -> torch.Tensor:
     """A gradient that is zero in exact arithmetic is stored as zero, without its rounding errors."""
     return torch.zeros_like(gradient) if gradient.abs().max() < 1e-12 else gradient
 

@@ -48,10 +48,10 @@ def linear_attention(name: str, heads: Heads, has_start: bool) -> Case:
         repeats = heads.heads // heads.key_value_heads
         repeated = [it.repeat_interleave(repeats, dim=1) for it in (key, value, sums, totals)]
         products = (query @ repeated[0].transpose(2, 3)).masked_fill(~heads.allowed(), 0.0)
-        above = products @ repeated[1] + query @ repeated[2]
-        below = products.sum(-1, keepdim=True) + query @ repeated[3][..., None]
-        empty = below == 0
-        context = (above / below.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+        numerator = products @ repeated[1] + query @ repeated[2]
+        denominator = products.sum(-1, keepdim=True) + query @ repeated[3][..., None]
+        empty = denominator == 0
+        context = (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
         real = torch.ones(heads.batch, 1, heads.keys, 1, dtype=torch.float64)
         for row, (first, end) in enumerate(heads.ranges or []):
             real[row, :, :first] = 0
@@ -106,7 +106,7 @@ def random_features(stabilizer: str) -> Callable[..., torch.Tensor]:
         scores = (normalizer * x) @ projection.T
         half = (x**2).sum(-1, keepdim=True) / 2 * normalizer**2
         axes = {"row_maximum": (-1,), "keys_maximum": (-1, -2), "constant": None}[stabilizer]
-        most = 0.0 if axes is None else scores.amax(axes, keepdim=True).detach()
-        return projection.shape[0] ** -0.5 * (torch.exp(scores - half - most) + 1e-4)
+        maximum = 0.0 if axes is None else scores.amax(axes, keepdim=True).detach()
+        return projection.shape[0] ** -0.5 * (torch.exp(scores - half - maximum) + 1e-4)
 
     return function

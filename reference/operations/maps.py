@@ -80,7 +80,6 @@ def linear(name: str, operation: str, x: tuple, output: int, bias: bool, setting
     if bias:
         shapes["bias"] = (output,)
 
-
     def mapped(x, weight, bias=None):
         return function(F.linear(x, weight, bias))
 
@@ -94,8 +93,8 @@ def feed_forward(name: str, kind: str, x: tuple, hidden: int, output: int, gated
 
     def function(x, up, down, gate=None, gate_bias=None, up_bias=None, down_bias=None):
         activation, first = ACTIVATIONS[kind], F.linear(x, up, up_bias)
-        between = activation(first) if gate is None else activation(F.linear(x, gate, gate_bias)) * first
-        return F.linear(between, down, down_bias)
+        activated = activation(first) if gate is None else activation(F.linear(x, gate, gate_bias)) * first
+        return F.linear(activated, down, down_bias)
 
     return Case(name, "feed_forward", draw(name, shapes), function, {"activation": kind})
 

@@ -23,7 +23,7 @@ def gpt2(draws: Draws) -> PretrainedConfig:
     )  # fmt: skip
 
 
-def gpt2_writer(draws: Draws) -> PretrainedConfig:
+def gpt2_with_cross_attention(draws: Draws) -> PretrainedConfig:
     config = gpt2(draws)
     config.add_cross_attention = draws.flip()
     return config
@@ -124,7 +124,7 @@ def mixtral(draws: Draws) -> PretrainedConfig:
 
 
 KINDS = [
-    Kind("GPT2LMHeadModel", gpt2_writer, seeing(gpt2_text)),
+    Kind("GPT2LMHeadModel", gpt2_with_cross_attention, seeing(gpt2_text)),
     Kind("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
     Kind("LlamaForCausalLM", llama, text),
     Kind("MistralForCausalLM", mistral, text),

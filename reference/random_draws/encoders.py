@@ -26,7 +26,7 @@ def bert(draws: Draws) -> PretrainedConfig:
     return transformers.BertConfig(**bert_kwargs(draws), type_vocab_size=types, num_labels=labels)
 
 
-def bert_writer(draws: Draws) -> PretrainedConfig:
+def bert_decoder(draws: Draws) -> PretrainedConfig:
     config = bert(draws)
     config.is_decoder, config.add_cross_attention = True, draws.flip()
     return config
@@ -39,7 +39,7 @@ def roberta(draws: Draws) -> PretrainedConfig:
     return transformers.RobertaConfig(**kwargs, type_vocab_size=types, num_labels=labels)
 
 
-def roberta_writer(draws: Draws) -> PretrainedConfig:
+def roberta_decoder(draws: Draws) -> PretrainedConfig:
     config = roberta(draws)
     config.is_decoder, config.add_cross_attention = True, draws.flip()
     return config
@@ -68,7 +68,7 @@ def bert_generation(draws: Draws) -> PretrainedConfig:
     return transformers.BertGenerationConfig(**bert_kwargs(draws))
 
 
-def bert_generation_writer(draws: Draws) -> PretrainedConfig:
+def bert_generation_decoder(draws: Draws) -> PretrainedConfig:
     config = bert_generation(draws)
     config.is_decoder = draws.flip(0.8)
     config.add_cross_attention = config.is_decoder and draws.flip()
@@ -77,11 +77,11 @@ def bert_generation_writer(draws: Draws) -> PretrainedConfig:
 
 KINDS = [
     *family("Bert", ["Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", *TASKS], bert, text),
-    Kind("BertLMHeadModel", bert_writer, seeing(text)),
+    Kind("BertLMHeadModel", bert_decoder, seeing(text)),
     *family("Roberta", ["Model", "ForMaskedLM", *TASKS], roberta, counted_text),
-    Kind("RobertaForCausalLM", roberta_writer, seeing(counted_text)),
+    Kind("RobertaForCausalLM", roberta_decoder, seeing(counted_text)),
     *family("DistilBert", ["Model", "ForMaskedLM", *TASKS], distilbert, plain_text),
     *family("Albert", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], albert, text),
     Kind("BertGenerationEncoder", bert_generation, text),
-    Kind("BertGenerationDecoder", bert_generation_writer, seeing(text)),
+    Kind("BertGenerationDecoder", bert_generation_decoder, seeing(text)),
 ]

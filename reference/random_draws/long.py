@@ -96,14 +96,14 @@ def reformer(draws: Draws) -> PretrainedConfig:
     )  # fmt: skip
 
 
-def reformer_writer(draws: Draws) -> PretrainedConfig:
+def causal_reformer(draws: Draws) -> PretrainedConfig:
     """transformers refuses later chunks in a causal model."""
     found = reformer(draws)
     found.is_decoder, found.local_num_chunks_after, found.lsh_num_chunks_after = True, 0, 0
     return found
 
 
-def reformer_filler(draws: Draws) -> PretrainedConfig:
+def masked_reformer(draws: Draws) -> PretrainedConfig:
     found = reformer(draws)
     found.is_decoder = False
     return found
@@ -135,6 +135,6 @@ KINDS = [
     Kind("LongformerForQuestionAnswering", answering(longformer), question_with_globals),
     *family("BigBird", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], big_bird, long_text),
     Kind("ReformerModel", reformer, chunked_text, settled=far_from_other_buckets),
-    Kind("ReformerModelWithLMHead", reformer_writer, chunked_text, settled=far_from_other_buckets),
-    Kind("ReformerForMaskedLM", reformer_filler, chunked_text, settled=far_from_other_buckets),
+    Kind("ReformerModelWithLMHead", causal_reformer, chunked_text, settled=far_from_other_buckets),
+    Kind("ReformerForMaskedLM", masked_reformer, chunked_text, settled=far_from_other_buckets),
 ]

@@ -99,7 +99,7 @@ where
     }
 }
 
-/// What [`assert_close`] panics with, as an error.
+/// [`assert_close`] that returns its message instead of panicking.
 ///
 /// # Errors
 /// With the value that differs most.
@@ -130,7 +130,7 @@ where
     match difference <= bound {
         true => Ok(()),
         false => Err(format!(
-            "{what}: value {index} is {ours} instead of {reference}: {difference:.1e} of the scale, and {bound:.1e} is allowed"
+            "{what}: value {index} is {ours} instead of {reference}: the error is {difference:.1e} of the scale, above the tolerance {bound:.1e}"
         )),
     }
 }
@@ -161,9 +161,9 @@ where
     A: Copy + Into<f64>,
     B: Copy + Into<f64>,
 {
-    assert_eq!(ours.len(), reference.len(), "the number of values");
+    assert_eq!(ours.len(), reference.len(), "different numbers of values");
     if let Scale::Terms(magnitudes) = scale {
-        assert_eq!(ours.len(), magnitudes.len(), "the number of scales");
+        assert_eq!(ours.len(), magnitudes.len(), "different numbers of scales");
     }
     let largest = |min: f64| {
         let magnitudes = reference.iter().map(|it| (*it).into().abs());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_infinitely_far_apart() {
+    fn nan_and_unequal_infinities_are_an_infinite_difference() {
         for (ours, reference) in [
             (f32::NAN, 1.0),
             (1.0, f32::NAN),
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_margin_is_that_of_the_two_largest_in_ulps_of_the_largest_magnitude() {
+    fn the_margin_is_in_ulps_of_the_largest_magnitude() {
         let found = margin(&[f32::NEG_INFINITY, 1.0, -2.0, 1.0 - f32::EPSILON]);
         assert_eq!(found, 0.5);
         assert_eq!(margin(&[1.0, f32::NEG_INFINITY]), f64::INFINITY);
     }
 
     #[test]
-    fn a_reference_of_zeros_allows_nothing_but_zeros() {
+    fn only_zeros_are_close_to_a_reference_of_zeros() {
         assert_eq!(difference(&[0.0f32], &[0.0f32], Scale::Largest), 0.0);
         let found = difference(&[1e-30f32], &[0.0f32], Scale::Largest);
         assert_eq!(found, f64::INFINITY);
@@ -263,9 +263,9 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "y: value 1 is 3 instead of 2: 1.0e0 of the scale, and 1.2e-7 is allowed"
+        expected = "y: value 1 is 3 instead of 2: the error is 1.0e0 of the scale, above the tolerance 1.2e-7"
     )]
-    fn the_worst_value_is_named() {
+    fn the_error_names_the_value_that_differs_most() {
         assert_close("y", &[1.0f32, 3.0], &[1.0f32, 2.0], Scale::One, ulps(1));
     }
 }

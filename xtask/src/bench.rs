@@ -186,7 +186,7 @@ fn peaks() -> Result<Peaks> {
     let number = |key: &str| {
         line[key]
             .as_f64()
-            .with_context(|| format!("peaks lack {key}"))
+            .with_context(|| format!("the peaks have no {key}"))
     };
     let peaks = Peaks {
         flops_per_second: number("flops_per_second")?,

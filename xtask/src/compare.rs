@@ -81,7 +81,7 @@ pub fn run(filters: &[String]) -> Result<()> {
     }
     if !exceeding.is_empty() {
         bail!(
-            "the held-out loss exceeds the recipe's by more than allowed: {}",
+            "the held-out loss exceeds the recipe's by more than the tolerance: {}",
             exceeding.join(", ")
         );
     }
@@ -93,7 +93,7 @@ fn name_contains(change: &Change, filter: &str) -> bool {
     change.0.to_lowercase().contains(&filter.to_lowercase())
 }
 
-/// The table, and the names of the changes that exceed their allowance.
+/// The table, and the names of the changes that exceed their tolerance.
 fn compare(folder: &Path, filters: &[String]) -> Result<(String, Vec<&'static str>)> {
     let selected = |change: &Change| {
         filters.is_empty() || filters.iter().any(|filter| name_contains(change, filter))
@@ -103,18 +103,18 @@ fn compare(folder: &Path, filters: &[String]) -> Result<(String, Vec<&'static st
     let base = losses[0];
     let mut table = format!(
         "As of {}. The recipe itself (full attention, learned positions, layer norms before, tanh GELU) ends at a held-out loss of {base:.3}.\n\n\
-         | change | `--set` | held-out loss | difference | allowed |\n|---|---|--:|--:|--:|\n",
+         | change | `--set` | held-out loss | difference | tolerance |\n|---|---|--:|--:|--:|\n",
         performance::date_and_machine()
     );
     let mut exceeding = Vec::new();
-    for ((name, line, allowed), loss) in changes.into_iter().zip(&losses[1..]) {
+    for ((name, line, tolerance), loss) in changes.into_iter().zip(&losses[1..]) {
         let difference = loss - base;
         let setting = setting(line);
         let _ = writeln!(
             table,
-            "| {name} | `{setting}` | {loss:.3} | {difference:+.3} | {allowed} |"
+            "| {name} | `{setting}` | {loss:.3} | {difference:+.3} | {tolerance} |"
         );
-        let within = difference <= *allowed;
+        let within = difference <= *tolerance;
         if !within {
             exceeding.push(*name);
         }
@@ -196,8 +196,8 @@ impl LossCache {
     fn loss(&self, line: Option<&str>) -> Option<f64> {
         let key = self.key(line);
         let cache = std::fs::read_to_string(&self.file).ok()?;
-        let mut losses = cache.lines().filter_map(|cache| cache.split_once('\t'));
-        losses.find(|cache| cache.0 == key)?.1.parse().ok()
+        let mut losses = cache.lines().filter_map(|line| line.split_once('\t'));
+        losses.find(|loss| loss.0 == key)?.1.parse().ok()
     }
 
     fn store(&self, line: Option<&str>, loss: f64) -> Result<f64> {

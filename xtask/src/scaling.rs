@@ -39,12 +39,12 @@ impl Measured {
 pub fn run(rounds: usize) -> Result<()> {
     let mut measured = Vec::new();
     for line in lines(&mut ours("scaling"))? {
-        let name = line["name"].as_str().context("a name")?.to_owned();
+        let name = line["name"].as_str().context("no name")?.to_owned();
         let full = line["full"]
             .as_str()
-            .context("a full attention")?
+            .context("no full attention")?
             .to_owned();
-        let longest = line["longest"].as_u64().context("a length")? as usize;
+        let longest = line["longest"].as_u64().context("no longest length")? as usize;
         let mut points = Vec::new();
         for length in LENGTHS.into_iter().filter(|length| *length <= longest) {
             points.push(measure(&name, length, rounds)?);

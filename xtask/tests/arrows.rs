@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-type Arrows = BTreeMap<String, BTreeSet<String>>;
+type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 /// Lines such as "- `model` → `tensor`" or "- `text` → nothing".
-fn documented() -> Arrows {
+fn documented() -> Dependencies {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let names = |part: &str| -> Vec<String> {
         part.split('`')
@@ -31,8 +31,8 @@ fn documented() -> Arrows {
 }
 
 /// The dependencies in the manifests, without dev-dependencies.
-fn actual() -> Arrows {
-    let mut arrows = Arrows::new();
+fn actual() -> Dependencies {
+    let mut dependencies = Dependencies::new();
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap();
         let manifest = std::fs::read_to_string(folder.path().join("Cargo.toml")).unwrap();
@@ -46,15 +46,15 @@ fn actual() -> Arrows {
             }
         });
         let name = folder.file_name().into_string().unwrap();
-        arrows.insert(name, crates.collect());
+        dependencies.insert(name, crates.collect());
     }
-    arrows
+    dependencies
 }
 
 #[test]
 fn crates_depend_on_what_the_architecture_says() {
     let documented = documented();
-    assert!(documented.len() > 5, "ARCHITECTURE.md lists the arrows");
+    assert!(documented.len() > 5, "no dependencies in ARCHITECTURE.md");
     assert_eq!(actual(), documented);
 }
 

@@ -7,8 +7,8 @@ use attentive_text::{TextError, Tokenizer, read_bytes};
 use crate::DataError;
 use crate::stories::story;
 
-/// With at least this many documents the split is between two of them, so that no document is in both parts.
-const DOCUMENTS_TO_SPLIT_BETWEEN: usize = 20;
+/// From this number of documents on, the split is between documents, so that none is in both parts.
+const MIN_DOCUMENTS_TO_SPLIT_BETWEEN: usize = 20;
 
 /// Documents and their names.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Corpus {
                 .flat_map(|document| document.iter().copied().chain(separator))
                 .collect()
         };
-        if ids.len() >= DOCUMENTS_TO_SPLIT_BETWEEN {
+        if ids.len() >= MIN_DOCUMENTS_TO_SPLIT_BETWEEN {
             let (training, held) = ids.split_at(self.first_held_out(held_out));
             return Ok(SplitTokens {
                 training: join(training),

@@ -1,4 +1,4 @@
-//! Why data cannot be used, each as one sentence.
+//! Errors of reading and splitting data, each as one sentence.
 
 use attentive_text::TextError;
 
@@ -9,12 +9,12 @@ pub enum DataError {
     /// No file was named.
     #[error("no text file was given; name at least one")]
     NoFiles,
-    /// The held-out part cannot be this fraction.
+    /// The held-out fraction is out of range.
     #[error(
-        "a held-out fraction of {fraction} is not possible; it must be at least 0 and less than 1"
+        "the held-out fraction {fraction} is out of range; it must be at least 0 and less than 1"
     )]
     HeldOutFraction {
-        /// The fraction asked for.
+        /// The requested fraction.
         fraction: f64,
     },
     /// A part of the corpus is shorter than one window.
@@ -26,9 +26,9 @@ pub enum DataError {
     TooShort {
         /// "training" or "held-out".
         part: &'static str,
-        /// Tokens that the part holds.
+        /// The number of tokens in the part.
         tokens: usize,
-        /// Length of a window.
+        /// The window length.
         length: usize,
     },
     /// A file cannot be read, or its text cannot be tokenized.

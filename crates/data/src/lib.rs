@@ -1,4 +1,4 @@
-//! Data to train on: text files and generated stories, split into training and held-out tokens, cut into windows.
+//! Training data: text files and generated stories, split into training and held-out tokens, cut into windows.
 //!
 //! ```
 //! use attentive_data::{Corpus, training_windows};

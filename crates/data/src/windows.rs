@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 /// The offsets are a pure function of (seed, index, row), so that a resumed run sees the same batches.
 ///
 /// # Panics
-/// If `tokens` does not hold one window; see [`SplitTokens::require_windows`](crate::SplitTokens::require_windows).
+/// If `tokens` is shorter than one window; see [`SplitTokens::require_windows`](crate::SplitTokens::require_windows).
 pub fn training_windows(
     tokens: &[u32],
     seed: u64,
@@ -19,7 +19,7 @@ pub fn training_windows(
 ) -> Vec<&[u32]> {
     assert!(
         tokens.len() > length,
-        "training_windows: {} tokens hold no window of {length} + 1 ids",
+        "training_windows: {} tokens are fewer than one window of {length} + 1",
         tokens.len()
     );
     let last = (tokens.len() - length - 1) as u64;
@@ -30,8 +30,8 @@ pub fn training_windows(
     (0..count as u64).map(window).collect()
 }
 
-/// Up to `count` windows of `length + 1` ids, evenly spread from the first to the last id, never overlapping and
-/// always the same. Fewer if the tokens do not suffice.
+/// Up to `count` disjoint windows of `length + 1` ids, evenly spaced from the first to the last id; the same on every
+/// call. Fewer if there are not enough tokens.
 pub fn held_out_windows(tokens: &[u32], count: usize, length: usize) -> Vec<&[u32]> {
     let size = length + 1;
     let count = count.min(tokens.len() / size);
@@ -48,8 +48,8 @@ pub fn held_out_windows(tokens: &[u32], count: usize, length: usize) -> Vec<&[u3
         .collect()
 }
 
-/// Entropy in nats of the unigram distribution of `tokens`: the loss of a model that knows only how often each id
-/// occurs. Zero for no tokens.
+/// Entropy in nats of the unigram distribution of `tokens`: the loss of a model that only knows token frequencies.
+/// Zero for no tokens.
 ///
 /// # Panics
 /// If an id is not below `vocabulary`.
@@ -68,8 +68,8 @@ pub fn unigram_entropy(tokens: &[u32], vocabulary: usize) -> f64 {
         .sum()
 }
 
-/// The last byte of the generator's key: separates windows from other uses of the same seed, such as sampling (2) and weights
-/// and dropout (0).
+/// The last byte of the generator's key, for domain separation: windows must not share random numbers with other uses of
+/// the seed (weights and dropout: 0, sampling: 2).
 const DOMAIN: u8 = 1;
 
 /// A generator keyed by three numbers, so that there is no state between calls.
@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn training_windows_depend_on_seed_step_and_row_only() {
+    fn training_windows_depend_only_on_seed_index_and_row() {
         let tokens: Vec<u32> = (0..10_000).collect();
         let batch = training_windows(&tokens, 1, 5, 8, 16);
         assert_eq!(batch, training_windows(&tokens, 1, 5, 8, 16));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_may_take_everything() {
+    fn a_window_may_span_all_tokens() {
         assert_eq!(training_windows(&[1, 2, 3], 0, 0, 1, 2), [[1, 2, 3]]);
         assert_eq!(held_out_windows(&[1, 2, 3], 5, 2), [[1, 2, 3]]);
         assert!(held_out_windows(&[1, 2, 3], 5, 3).is_empty());
@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn held_out_windows_are_spread_and_disjoint(tokens in 0usize..500, count in 0usize..20, length in 1usize..40) {
+        fn held_out_windows_are_spaced_and_disjoint(tokens in 0usize..500, count in 0usize..20, length in 1usize..40) {
             let tokens: Vec<u32> = (0..tokens as u32).collect();
             let windows = held_out_windows(&tokens, count, length);
             prop_assert_eq!(windows.len(), count.min(tokens.len() / (length + 1)));

@@ -3,7 +3,7 @@
 //! ```text
 //! "GGUF" │ version │ tensors n │ keys m │ m × (key, type, value) │ n × (name, sizes, type, offset) │ padding │ data
 //!          u32       u64         u64                                                      │                    ▲
-//!                                                                                         └──── counted from ──┘
+//!                                                                                         └──── relative to ───┘
 //! ```
 
 mod metadata;

@@ -25,11 +25,11 @@ pub fn read(path: &Path) -> Result<Value, FileError> {
     Ok(value)
 }
 
-/// Deserializes a JSON object; an error names the key as a path that starts with `place`.
-pub fn typed<T: DeserializeOwned>(object: &Value, place: &str) -> Result<T, String> {
+/// Deserializes a JSON object; an error names the key as a path that starts with `prefix`.
+pub fn typed<T: DeserializeOwned>(object: &Value, prefix: &str) -> Result<T, String> {
     serde_path_to_error::deserialize(object).map_err(|error| {
         let path = error.path().to_string();
-        let parts = [place, &path].into_iter();
+        let parts = [prefix, &path].into_iter();
         let parts: Vec<&str> = parts.filter(|part| !["", "."].contains(part)).collect();
         let problem = plain_serde_error(&error.into_inner().to_string());
         match parts.as_slice() {

@@ -23,7 +23,7 @@ pub(crate) fn open(
     let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (tensor, shard) in map {
         let shard = shard.as_str().unwrap_or_default();
-        // A bare file name: an index must not escape its folder, nor break a line in a message.
+        // A bare file name: an index must not escape its folder, nor inject line breaks into a message.
         let name = Path::new(shard).file_name();
         if name.is_none_or(|name| name != shard) || shard.contains(char::is_control) {
             return Err(broken(format!(

@@ -17,9 +17,9 @@ fn file(header: &str, tensors: &[u8]) -> Vec<u8> {
 fn good() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},
         "a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
-        "half":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},
-        "brain":{"dtype":"BF16","shape":[1,2],"data_offsets":[28,32]},
-        "whole":{"dtype":"I64","shape":[],"data_offsets":[32,40]}}"#;
+        "f16":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},
+        "bf16":{"dtype":"BF16","shape":[1,2],"data_offsets":[28,32]},
+        "i64":{"dtype":"I64","shape":[],"data_offsets":[32,40]}}"#;
     let mut tensors = Vec::new();
     tensors.extend((1..=6).flat_map(|i| (i as f32).to_le_bytes()));
     tensors.extend([0x00, 0x3c, 0x00, 0xc0]); // 1 and -2
@@ -28,7 +28,7 @@ fn good() -> Vec<u8> {
     file(header, &tensors)
 }
 
-fn written(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, bytes).unwrap();
     path
@@ -37,26 +37,26 @@ fn written(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
 #[test]
 fn every_dtype_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let (set, metadata) = open(&written(folder.path(), "model.safetensors", &good())).unwrap();
+    let (set, metadata) = open(&write(folder.path(), "model.safetensors", &good())).unwrap();
     let names: Vec<&str> = set.names().collect();
-    assert_eq!(names, ["a", "brain", "half", "whole"]);
+    assert_eq!(names, ["a", "bf16", "f16", "i64"]);
     assert_eq!(metadata["format"], "pt");
     assert_eq!(set.shape("a"), Some(&[2, 3][..]));
-    assert_eq!(set.dtype("half"), Some(DType::F16));
+    assert_eq!(set.dtype("f16"), Some(DType::F16));
     assert_eq!(set.floats("a").unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(set.floats("half").unwrap(), [1.0, -2.0]);
-    assert_eq!(set.floats("brain").unwrap(), [1.0, -2.0]);
-    assert_eq!(set.integers("whole").unwrap(), [-7]);
-    assert_eq!(set.floats("whole"), None, "integers are no floats");
+    assert_eq!(set.floats("f16").unwrap(), [1.0, -2.0]);
+    assert_eq!(set.floats("bf16").unwrap(), [1.0, -2.0]);
+    assert_eq!(set.integers("i64").unwrap(), [-7]);
+    assert_eq!(set.floats("i64"), None, "integers are not floats");
     assert_eq!(set.floats("missing"), None);
 }
 
 fn problem(header: &str, tensors: usize) -> String {
-    parse(&file(header, &vec![0; tensors])).expect_err("a header that lies")
+    parse(&file(header, &vec![0; tensors])).expect_err("an invalid header")
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn invalid_headers_are_refused() {
     let tensor = |shape: &str, offsets: &str| {
         format!(r#"{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#)
     };
@@ -86,11 +86,11 @@ fn headers_that_lie_are_refused() {
         let problem = problem(&header, tensors);
         assert!(!problem.contains('\n'), "{problem}");
     }
-    // A header longer than the file, and than any header.
+    // A header longer than the file, and than the limit.
     for length in [100, 1 << 27, u64::MAX] {
         let mut bytes = u64::to_le_bytes(length).to_vec();
         bytes.extend([b' '; 16]);
-        parse(&bytes).expect_err("a header that is not there");
+        parse(&bytes).expect_err("a header beyond the file");
     }
     for length in 0..8 {
         parse(&vec![0; length]).expect_err("no header at all");
@@ -98,7 +98,7 @@ fn headers_that_lie_are_refused() {
 }
 
 #[test]
-fn cut_and_flipped_files_are_refused_or_read_and_never_panic() {
+fn truncated_files_are_refused_and_flipped_bytes_never_panic() {
     let good = good();
     for length in 0..good.len() {
         parse(&good[..length]).expect_err("a file that ends early");
@@ -114,7 +114,7 @@ fn cut_and_flipped_files_are_refused_or_read_and_never_panic() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(&bytes);
         let _ = parse(&file(&String::from_utf8_lossy(&bytes), &bytes));
     }
@@ -128,11 +128,11 @@ fn shard(name: &str, value: f32) -> Vec<u8> {
 #[test]
 fn shards_are_read_together() {
     let folder = tempfile::tempdir().unwrap();
-    written(folder.path(), "1.safetensors", &shard("a", 1.0));
-    written(folder.path(), "2.safetensors", &shard("b", 2.0));
+    write(folder.path(), "1.safetensors", &shard("a", 1.0));
+    write(folder.path(), "2.safetensors", &shard("b", 2.0));
     let index = |map: &str| {
         let text = format!(r#"{{"metadata":{{"total_size":8}},"weight_map":{map}}}"#);
-        written(
+        write(
             folder.path(),
             "model.safetensors.index.json",
             text.as_bytes(),
@@ -157,7 +157,7 @@ fn shards_are_read_together() {
     }
     let error = open_sharded(&index(r#"{"a":"3.safetensors"}"#)).unwrap_err();
     assert!(matches!(error, FileError::Io { .. }), "{error}");
-    written(folder.path(), "2.safetensors", &shard("a", 2.0));
+    write(folder.path(), "2.safetensors", &shard("a", 2.0));
     let map = r#"{"a":"1.safetensors","b":"2.safetensors"}"#;
     let error = open_sharded(&index(map)).unwrap_err();
     assert!(error.to_string().contains("it is not"), "{error}");

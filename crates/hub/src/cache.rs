@@ -24,7 +24,7 @@ pub(crate) struct RepoCache {
     revision: String,
 }
 
-/// The repository of an id in hf-hub.
+/// The hf-hub repository of an id.
 pub(crate) fn repo(id: &ModelId, revision: &str) -> Repo {
     Repo::with_revision(id.repo().to_owned(), RepoType::Model, revision.to_owned())
 }

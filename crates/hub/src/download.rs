@@ -142,13 +142,13 @@ impl<'a> Download<'a> {
         let response = self.remote.open(&self.metadata.url, self.received)?;
         match response.status() {
             StatusCode::OK => {
-                self.check_size(response.body().content_length())?;
+                self.check_model(response.body().content_length())?;
                 if self.received > 0 {
                     self.resume_at(0, on)?;
                 }
             }
             StatusCode::PARTIAL_CONTENT => self.check_range(&response, on)?,
-            // Our partial file does not match that of the server.
+            // The partial file does not match the server's file.
             StatusCode::RANGE_NOT_SATISFIABLE if self.received > 0 => {
                 self.resume_at(0, on)?;
                 return Err(DownloadError::Retryable("it cannot resume".to_owned()));
@@ -183,8 +183,9 @@ impl<'a> Download<'a> {
 
     /// Truncates the file to `received` bytes, and continues from there.
     fn resume_at(&mut self, received: u64, on: &mut Listener) -> Result<(), HubError> {
-        let cut = self.file.set_len(received);
-        cut.and_then(|()| self.file.seek(SeekFrom::Start(received)))
+        let truncated = self.file.set_len(received);
+        truncated
+            .and_then(|()| self.file.seek(SeekFrom::Start(received)))
             .map_err(|error| self.failed(error))?;
         self.received = received;
         on(Event::Started {
@@ -206,7 +207,7 @@ impl<'a> Download<'a> {
             Some((start.parse::<u64>().ok()?, size.parse::<u64>().ok()))
         });
         match parsed {
-            Some((start, size)) if start == self.received => Ok(self.check_size(size)?),
+            Some((start, size)) if start == self.received => Ok(self.check_model(size)?),
             _ => {
                 self.resume_at(0, on)?;
                 Err(DownloadError::Retryable("it sent another range".to_owned()))
@@ -215,7 +216,7 @@ impl<'a> Download<'a> {
     }
 
     /// Checks the size of the file, if the server sends it.
-    fn check_size(&self, actual: Option<u64>) -> Result<(), HubError> {
+    fn check_model(&self, actual: Option<u64>) -> Result<(), HubError> {
         let expected = self.metadata.size;
         match actual {
             Some(actual) if actual != expected => Err(self.size_mismatch(actual)),

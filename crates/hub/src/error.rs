@@ -86,7 +86,7 @@ pub enum HubError {
         /// The last cause.
         problem: String,
     },
-    /// A file has another size than its metadata says.
+    /// A file's size differs from its metadata.
     #[error(
         "{file} should have {expected} bytes and has {actual}; the download was discarded, try again"
     )]
@@ -98,7 +98,7 @@ pub enum HubError {
         /// The actual size.
         actual: u64,
     },
-    /// The answer of the hub is invalid.
+    /// The hub's response is invalid.
     #[error("the hub's response about {about} is invalid ({problem}); check HF_ENDPOINT")]
     Answer {
         /// What was requested.

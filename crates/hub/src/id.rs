@@ -35,7 +35,7 @@ impl FromStr for ModelId {
 
     fn from_str(text: &str) -> Result<Self, HubError> {
         let refused = |problem| HubError::Id {
-            // Enough to recognize it.
+            // Truncated, but long enough to recognize it.
             given: text.chars().take(2 * MAX_LENGTH).collect(),
             problem,
         };
@@ -84,7 +84,7 @@ fn is_repo_part(text: &str) -> bool {
         && !text.contains("..")
 }
 
-/// Revisions may contain slashes, as `refs/pr/1`.
+/// Revisions may contain slashes, such as `refs/pr/1`.
 fn is_revision(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_file_name)
 }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_owner_and_name_and_perhaps_a_revision() {
+    fn ids_have_an_owner_a_name_and_an_optional_revision() {
         for (text, repo, revision) in [
             ("owner/name", "owner/name", "main"),
             ("o/gpt_2.5-x", "o/gpt_2.5-x", "main"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_leave_the_cache_are_refused() {
+    fn names_that_would_escape_the_cache_are_refused() {
         for text in [
             "gpt2",
             "",

@@ -54,7 +54,7 @@ pub fn resolve(
             missing,
         });
     }
-    // A commit is immutable, so the hub need not be asked.
+    // A commit is immutable, so no request is needed.
     if let (Ok(folder), true) = (&cached, id::is_commit(id.revision())) {
         return Ok(folder.clone());
     }
@@ -105,7 +105,7 @@ fn fetch(
             }
             false => BTreeSet::new(),
         };
-        // All are checked before downloading the first: they are large.
+        // All shards are checked before downloading the first, as they are large.
         if let Some(shard) = shards.iter().find(|shard| !names.contains(*shard)) {
             return Err(missing(shard.clone()));
         }

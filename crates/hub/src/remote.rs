@@ -98,18 +98,18 @@ impl<'a> Remote<'a> {
         if !response.status().is_success() {
             return Err(self.status_error(&response));
         }
-        let invalid_answer = |problem: String| HubError::Answer {
+        let invalid_response = |problem: String| HubError::Answer {
             about: self.id.to_string(),
             problem,
         };
         let text = response.body_mut().read_to_vec();
         let text = text.map_err(|error| network_error(&error))?;
         let info: RepoInfo =
-            serde_json::from_slice(&text).map_err(|error| invalid_answer(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| invalid_response(error.to_string()))?;
         // It becomes a folder name.
         if !is_file_name(&info.sha) {
             let sha = info.sha.escape_debug();
-            return Err(invalid_answer(format!("`{sha}` is not a commit")));
+            return Err(invalid_response(format!("`{sha}` is not a commit")));
         }
         Ok(Listing {
             commit: info.sha,
@@ -140,7 +140,7 @@ impl<'a> Remote<'a> {
             match text(LOCATION.as_str()) {
                 Some(location) if status.is_redirection() && !done => {
                     address = resolve_redirect(&address, location).ok_or_else(|| {
-                        invalid_answer(name, "it redirects to an invalid address".to_owned())
+                        invalid_response(name, "it redirects to an invalid address".to_owned())
                     })?;
                 }
                 _ => break,
@@ -150,9 +150,9 @@ impl<'a> Remote<'a> {
         // It becomes a file name.
         if !is_file_name(etag) {
             let problem = format!("`{}` is not an etag", etag.escape_debug());
-            return Err(invalid_answer(name, problem));
+            return Err(invalid_response(name, problem));
         }
-        let size = size.ok_or_else(|| invalid_answer(name, "it has no size".to_owned()))?;
+        let size = size.ok_or_else(|| invalid_response(name, "it has no size".to_owned()))?;
         Ok(FileMetadata {
             url,
             etag: etag.to_owned(),
@@ -193,7 +193,7 @@ impl<'a> Remote<'a> {
                     (true, _) => {
                         "check the spelling and HF_TOKEN, and accept the conditions on its page if it has any"
                     }
-                    // The hub also responds so for unknown repositories.
+                    // The hub responds the same way for unknown repositories.
                     (false, _) => {
                         "check the spelling; if it is private, or has conditions to accept on its page, set HF_TOKEN"
                     }
@@ -225,7 +225,7 @@ impl<'a> Remote<'a> {
     }
 }
 
-fn invalid_answer(name: &str, problem: String) -> HubError {
+fn invalid_response(name: &str, problem: String) -> HubError {
     HubError::Answer {
         about: name.to_owned(),
         problem,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirects_lead_to_paths_or_hosts() {
+    fn redirects_to_paths_and_hosts_are_resolved() {
         for (location, expected) in [
             ("/b/c?d", Some("http://host:1/b/c?d")),
             ("https://other/x", Some("https://other/x")),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn etags_lose_their_quotes() {
+    fn etags_are_stripped_of_quotes() {
         for etag in ["abc", "\"abc\"", "W/\"abc\""] {
             assert_eq!(strip_etag(etag), "abc");
         }

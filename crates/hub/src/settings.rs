@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_hugging_face_has_it() {
+    fn the_cache_folder_is_that_of_hugging_face() {
         for (variables, expected) in [
             (&[][..], "/home/me/.cache/huggingface/hub"),
             (&[("HF_HOME", "")], "/home/me/.cache/huggingface/hub"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_of_the_variable_or_of_a_file_and_is_not_printed() {
+    fn the_token_comes_from_the_variable_or_a_file_and_is_not_printed() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().display().to_string();
         let token = |variables: &[(&str, &str)]| {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_an_address() {
+    fn an_endpoint_needs_a_scheme() {
         let settings = read(&[("HF_ENDPOINT", "http://localhost:1/")]).unwrap();
         assert_eq!(settings.endpoint.unwrap(), "http://localhost:1");
         assert_eq!(read(&[("HF_ENDPOINT", "")]).unwrap().endpoint, None);

@@ -70,7 +70,7 @@ impl Image {
         }
         let (image, orientation) = read(name, bytes, format)?;
         let mut image = DynamicImage::ImageRgb8(to_rgb(image).ok_or_else(|| {
-            // No decoder of the formats above returns floating-point colors today.
+            // Only floating-point colors, which no decoder of a supported format returns today.
             broken(&"its color type is not supported")
         })?);
         image.apply_orientation(orientation);

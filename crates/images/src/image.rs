@@ -50,11 +50,11 @@ impl Image {
             size.height
                 .checked_mul(size.width)
                 .and_then(|pixels| pixels.checked_mul(3)),
-            "from_rgb: {} by {} pixels take three bytes each",
+            "from_rgb: {} by {} pixels need three bytes each",
             size.width,
             size.height
         );
-        assert!(!pixels.is_empty(), "from_rgb: an image has pixels");
+        assert!(!pixels.is_empty(), "from_rgb: the image has no pixels");
         Self { size, pixels }
     }
 

@@ -1,5 +1,5 @@
-//! Detects truncated JPEG files. The decoder silently fills in missing data; Pillow refuses, and so do we: a model would answer
-//! confidently about half an image.
+//! Detects truncated JPEG files. The decoder silently fills in missing data. Pillow refuses such files, and so do we:
+//! otherwise a model would classify half an image without an error.
 
 /// Whether the end-of-image marker is found.
 ///

@@ -50,7 +50,7 @@ impl Preprocessor {
     /// # Panics
     /// If the side is zero.
     pub fn default_vit(side: usize) -> Self {
-        assert!(side > 0, "default_vit: an image has pixels");
+        assert!(side > 0, "default_vit: the side must be positive");
         Self {
             resize: Some(Resize {
                 to: ResizeTo::Exact(Size::square(side)),

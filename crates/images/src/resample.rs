@@ -54,9 +54,9 @@ pub(crate) fn taps(old: usize, new: usize, filter: &Filter) -> Vec<Taps> {
 
 /// Normalizes a weight, and rounds it half away from zero.
 fn to_fixed_point(weight: &f64, sum: f64) -> i32 {
-    let share = if sum == 0.0 { *weight } else { weight / sum };
-    let scaled = share * f64::from(1 << PRECISION_BITS);
-    (if share < 0.0 {
+    let normalized = if sum == 0.0 { *weight } else { weight / sum };
+    let scaled = normalized * f64::from(1 << PRECISION_BITS);
+    (if normalized < 0.0 {
         scaled - 0.5
     } else {
         scaled + 0.5

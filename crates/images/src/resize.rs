@@ -128,7 +128,7 @@ fn nearest_positions(old: usize, new: usize) -> Vec<usize> {
     let mut center = scale * 0.5;
     let mut positions = Vec::with_capacity(new);
     for _ in 0..new {
-        // Only after tens of millions of additions could the sum round up to the edge beyond the last pixel.
+        // Rounding can move the sum past the last pixel only after tens of millions of additions.
         positions.push((center as usize).min(old - 1));
         center += scale;
     }

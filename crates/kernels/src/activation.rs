@@ -65,13 +65,13 @@ pub fn derivative<S: Simd>(simd: S, kind: Activation, x: S::f32s) -> S::f32s {
             const SQUARE: f32 = (6.0 * SQRT_2_OVER_PI * CUBIC) as f32;
             let [sigmoid, complement] = sigmoids(simd, tanh_argument(simd, x));
             let inner = simd.mul_add_e_f32s(simd.mul_f32s(x, x), splat(SQUARE), splat(LINEAR));
-            let away = simd.mul_f32s(simd.mul_f32s(x, sigmoid), complement);
-            simd.mul_add_e_f32s(away, inner, sigmoid)
+            let x_slope = simd.mul_f32s(simd.mul_f32s(x, sigmoid), complement);
+            simd.mul_add_e_f32s(x_slope, inner, sigmoid)
         }
         Activation::Silu => {
             let [sigmoid, complement] = sigmoids(simd, x);
-            let away = simd.mul_f32s(x, complement);
-            simd.mul_add_e_f32s(sigmoid, away, sigmoid)
+            let x_complement = simd.mul_f32s(x, complement);
+            simd.mul_add_e_f32s(sigmoid, x_complement, sigmoid)
         }
         Activation::Sigmoid => {
             let [sigmoid, complement] = sigmoids(simd, x);

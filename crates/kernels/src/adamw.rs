@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn large_values_do_not_overflow_and_other_lengths_are_refused() {
+    fn large_values_do_not_overflow_and_mismatched_lengths_are_refused() {
         assert_eq!(sum_of_squares(&[f32::MAX]), f64::from(f32::MAX).powi(2));
         assert!(sum_of_squares(&[1.0, f32::NAN]).is_nan());
         let message = panic_message(|| {

@@ -29,7 +29,7 @@ pub(crate) fn magnitudes(values: &[f32]) -> Vec<f64> {
     values.iter().map(|x| f64::from(x.abs())).collect()
 }
 
-/// Fails where values are not close, or where only one of two is NaN.
+/// Fails where values are not close, or where only one of the two is NaN.
 #[track_caller]
 pub(crate) fn assert_close_or_nan(what: &str, found: &[f32], expected: &[f64], bound: f64) {
     assert_eq!(found.len(), expected.len(), "{what}");
@@ -72,7 +72,7 @@ pub(crate) fn assert_gradients_close(what: &str, found: &[f64], expected: &[f64]
     assert_close(what, found, expected, Scale::EachOrOne, 1e-6);
 }
 
-/// The inner product, which reduces many outputs to one whose gradient is taken.
+/// The inner product: reduces outputs to a scalar loss, for gradient checks.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

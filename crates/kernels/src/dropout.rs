@@ -6,7 +6,7 @@ use crate::partition::{self, Partition, check_length};
 use crate::random::{self, GROUP, Key};
 use crate::simd;
 
-/// A dropout probability, in the form that masks are computed from.
+/// A dropout probability, as the threshold and the scale that masks are computed with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     /// An element is dropped when its random bits are below.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fraction_kept_is_the_expected_one() {
+    fn the_fraction_kept_matches_the_probability() {
         let x = vec![1.0; 1 << 18];
         let mut y = vec![0.0; x.len()];
         dropout(&x, 0.1, [1, 2], &mut y);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_refused() {
+    fn mismatched_lengths_are_refused() {
         let message = panic_message(|| add(&[1.0], &[1.0, 2.0], &mut [0.0]));
         assert!(
             message.contains("add: argument 2 has 2 values, but the first has 1"),

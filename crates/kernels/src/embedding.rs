@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_the_finite_difference() {
+    fn the_gradient_matches_finite_differences() {
         let (table, dy) = (to_f64(&random_values(1, 12)), to_f64(&random_values(2, 15)));
         let ids = [3, 0, 3, 2, 3];
         let found = naive::gather_backward(&dy, 3, &ids, 4);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_tables_are_fine_and_unknown_ids_are_refused() {
+    fn empty_tables_are_accepted_and_unknown_ids_refused() {
         gather(&[], 5, &[], &mut []);
         gather_backward(&[], 5, &[], &mut []);
         for id in [-1, 2] {

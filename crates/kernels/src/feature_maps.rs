@@ -86,7 +86,7 @@ fn ln_1p<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
     simd.mul_f32s(s, series)
 }
 
-/// Instantiates the call for each map, to dispatch once and not per vector.
+/// Monomorphizes the call for each map, so that dispatch happens once and not per vector.
 macro_rules! for_map {
     ($map:expr, $constant:ident => $call:expr) => {
         match $map {
@@ -202,9 +202,9 @@ mod tests {
             length in lengths(),
             seed: u64,
             map in prop::sample::select(FEATURE_MAPS.to_vec()),
-            size in 0.01f32..10.0,
+            scale in 0.01f32..10.0,
         ) {
-            let x: Vec<f32> = random_values(seed, length).iter().map(|x| x * size).collect();
+            let x: Vec<f32> = random_values(seed, length).iter().map(|x| x * scale).collect();
             let dy = random_values(!seed, length);
             let values: Vec<f64> = to_f64(&x).iter().map(|x| naive::value(map, *x)).collect();
             let gradients = to_f64(&x).into_iter().zip(to_f64(&dy));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn derivatives_are_finite_differences() {
+    fn derivatives_match_finite_differences() {
         let x = [-5.0, -1.5, -0.7, -0.1, 0.1, 0.9, 1.3, 2.0, 7.0];
         for map in FEATURE_MAPS {
             let sum = |x: &[f64]| x.iter().map(|x| naive::value(map, *x)).sum();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_passes() {
+    fn nan_propagates() {
         on_each_instruction_set(|| {
             for map in FEATURE_MAPS {
                 let mut y = [0.0];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_are_refused() {
+    fn mismatched_lengths_are_refused() {
         let message = panic_message(|| forward(FeatureMap::Exp, &[0.0], &mut []));
         let expected = "positive_features: argument 2 has 0 values";
         assert!(message.contains(expected), "{message}");

@@ -12,7 +12,7 @@ use crate::simd;
 
 /// `y = activation(gate) · (x · upᵀ + bias)`, given the gate's projection.
 ///
-/// The second factor is written to `saved`, if present, for the backward pass.
+/// The up projection is written to `saved`, if present, for the backward pass.
 ///
 /// # Panics
 /// When a slice does not match the shape.

@@ -113,7 +113,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Splits into the columns before one, and the others.
+    /// Splits into the columns before `column` and the rest.
     fn split_columns(self, column: usize) -> [Self; 2] {
         let rest = self
             .data
@@ -131,7 +131,7 @@ impl<'a> Matrix<'a> {
         [first, second]
     }
 
-    /// Splits into the rows before one, and the others.
+    /// Splits into the rows before `row` and the rest.
     fn split_rows(self, row: usize) -> [Self; 2] {
         self.transposed().split_columns(row).map(Self::transposed)
     }
@@ -245,7 +245,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Gemm<'a, F> {
         let instructions = simd::instructions();
         let tile = TileSize::of(instructions);
         let cached_columns = match terms.len() {
-            // However small the blocks will be.
+            // The block size is not known yet: this holds even for small blocks.
             1 => Blocking::of(depth, 0, tile).cached_columns(depth),
             _ => None,
         };

@@ -2,7 +2,7 @@
 //!
 //! Every kernel has a naive version beside it (`naive` functions): its specification and the oracle of its tests. The
 //! instruction set is detected at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD` (`scalar`, `avx2`) forces a
-//! narrower one. Results are deterministic: reductions are split at fixed places, whatever the thread scheduling.
+//! narrower one. Results are deterministic: how a reduction is split never depends on thread scheduling.
 
 pub mod activation;
 pub mod adamw;

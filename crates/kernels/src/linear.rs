@@ -65,7 +65,7 @@ pub fn forward<'a>(x: &'a [f32], layers: impl IntoIterator<Item = LinearForward<
         let pre_activation = pre_activation.map(|it| SharedRows::of(it, shape.output));
         let instructions = simd::instructions();
         let epilogue = move |row: usize, column: usize, values: &mut [f32]| {
-            // Return early: without work, even a kernel call per row costs.
+            // Even an empty kernel call per row has a cost.
             if pre_activation.is_none() && activation.is_none() {
                 return;
             }
@@ -191,12 +191,12 @@ impl SharedRows {
         column: usize,
         length: usize,
     ) -> &'a mut [f32] {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + column), length) }
     }
 
-    /// Prefetches the same segment of a row that is needed soon. It has left the caches since it was last used. The row may lie
-    /// beyond the last.
+    /// Prefetches the same segment a few rows ahead: it has been evicted since its last use. The row may lie beyond the
+    /// last.
     #[inline(always)]
     pub(crate) fn prefetch_after(self, row: usize, column: usize, length: usize) {
         const PREFETCH_ROWS: usize = 3;

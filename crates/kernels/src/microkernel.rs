@@ -53,7 +53,7 @@ impl TileSize {
         simd::run(instructions, QueryTileSize)
     }
 
-    /// Whether tiles are so wide that reading A costs little beside the FMAs.
+    /// Whether tiles are so wide that reading A costs little compared with the FMAs.
     pub fn is_wide(self) -> bool {
         self.nr >= 64
     }
@@ -121,7 +121,7 @@ impl View {
     /// The element must lie in the memory that the view was made from.
     #[inline(always)]
     pub unsafe fn at(self, row: usize, column: usize) -> *const f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.start
                 .add(row * self.row_stride + column * self.column_stride)
@@ -135,7 +135,7 @@ impl View {
     #[inline(always)]
     pub unsafe fn skip_rows(self, rows: usize) -> Self {
         Self {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             start: unsafe { self.at(rows, 0) },
             ..self
         }
@@ -147,7 +147,7 @@ impl View {
 pub(crate) struct PrefetchA {
     /// May be any address.
     pub start: *const f32,
-    /// Values to advance by for each [`UNROLL`] steps of the depth.
+    /// How far `start` advances, in values, per [`UNROLL`] steps of the depth.
     pub stride: usize,
 }
 
@@ -186,7 +186,7 @@ pub(crate) unsafe fn gemm_tile<S: Simd>(
         init,
         prefetch,
     };
-    // An outlined call instead of inlining all loops at every call site: a tile takes a hundred cycles and more.
+    // Called, not inlined: a tile takes a hundred cycles or more, and inlining would copy all loops to every call site.
     simd.vectorize(tile);
 }
 
@@ -210,7 +210,7 @@ impl WithSimd for Tile<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let is_half_width = self.width <= half_nr::<S>();
-        // SAFETY: the promise of the caller of `gemm_tile`, which alone makes tiles.
+        // SAFETY: guaranteed by the caller of `gemm_tile`, the only function that constructs tiles.
         unsafe {
             match (vectors::<S>(), is_half_width) {
                 (4, false) => self.run::<S, 4>(simd),
@@ -226,7 +226,7 @@ impl Tile<'_> {
     /// As for [`gemm_tile`]; the columns must fit `V` vectors.
     #[inline(always)]
     unsafe fn run<S: Simd, const V: usize>(self, simd: S) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self.rows {
                 MR => self.full::<S, V>(simd),
@@ -249,7 +249,7 @@ impl Tile<'_> {
             column_stride,
             ..
         } = self.a;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if row_stride == 1 {
                 // Packed panels differ only in strides that are compile-time constants.
@@ -276,7 +276,7 @@ impl Tile<'_> {
     /// As for [`gemm_tile`]; there must be from one to `N` rows.
     #[inline(always)]
     unsafe fn partial<S: Simd, const N: usize, const V: usize>(self, simd: S) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let last = self.rows - 1;
             let pointers: [*const f32; N] = std::array::from_fn(|row| self.a.at(row.min(last), 0));
@@ -306,7 +306,7 @@ impl Tile<'_> {
     ) -> Accumulators<S, MR, V> {
         let mut sums = [[simd.splat_f32s(0.0); V]; MR];
         let (mut a, mut b) = (self.a.start, self.b);
-        // SAFETY: the caller promises `depth` columns of A and rows of B; pointers beyond the last are not dereferenced.
+        // SAFETY: the caller guarantees `depth` columns of A and rows of B; pointers beyond are not dereferenced.
         unsafe {
             for _ in 0..self.depth / UNROLL {
                 for step in 0..UNROLL {
@@ -344,7 +344,7 @@ impl Tile<'_> {
         let start = self.a.start;
         let mut prefetch = self.prefetch.unwrap_or(PrefetchA { start, stride: 0 });
         let mut row_groups = [start, black_box(start.wrapping_add(3 * a_stride))];
-        // SAFETY: the caller promises `depth` columns of A and rows of B; pointers beyond the last are not dereferenced.
+        // SAFETY: the caller guarantees `depth` columns of A and rows of B; pointers beyond are not dereferenced.
         unsafe {
             for _ in 0..self.depth / UNROLL {
                 // Unconditional: skipping the iterations that stay in the same cache line would cost more than it saves.
@@ -395,7 +395,7 @@ impl Tile<'_> {
         if width == V * lanes {
             for (row, sums) in sums.iter().enumerate().take(rows) {
                 for (part, sum) in sums.iter().enumerate() {
-                    // SAFETY: the caller promises `rows` rows of `width` values in `c`, here whole vectors.
+                    // SAFETY: the caller guarantees `rows` rows of `width` values in `c`, here whole vectors.
                     unsafe {
                         let c = c.add(row * c_stride + part * lanes).cast::<S::f32s>();
                         c.write_unaligned(match init {
@@ -409,7 +409,7 @@ impl Tile<'_> {
             return;
         }
         for (row, sums) in sums.iter().enumerate().take(rows) {
-            // SAFETY: the caller promises `rows` rows of `width` values in `c`.
+            // SAFETY: the caller guarantees `rows` rows of `width` values in `c`.
             let c = unsafe { std::slice::from_raw_parts_mut(c.add(row * c_stride), width) };
             for (index, (part, sum)) in c.chunks_mut(lanes).zip(sums).enumerate() {
                 let add = |old: &[f32]| simd.add_f32s(*sum, simd.partial_load_f32s(old));
@@ -443,7 +443,7 @@ unsafe fn rank_one_update<S: Simd, const N: usize, const V: usize>(
 ) {
     let mut row_of_b = [simd.splat_f32s(0.0); V];
     for (part, vector) in row_of_b.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *vector = unsafe { b.cast::<S::f32s>().add(part).read_unaligned() };
     }
     for (row, sums) in sums.iter_mut().enumerate() {

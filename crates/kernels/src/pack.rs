@@ -51,7 +51,7 @@ pub(crate) unsafe fn pack_panels_with<S: Simd>(
     panels.with_simd(simd);
 }
 
-/// The arguments of [`pack_panels`], whose caller promises that the view is readable.
+/// The arguments of [`pack_panels`], whose caller guarantees that the view is readable.
 struct PackPanels<'a> {
     view: View,
     rows: usize,
@@ -77,8 +77,8 @@ impl WithSimd for PackPanels<'_> {
             out.len() >= panels * panel * rows,
             "packing needs room for whole panels"
         );
-        // Row-major: a few rows of all panels at a time, which touches few pages at once, and finds cache lines that two panels
-        // share still in cache.
+        // Row-major: a few rows of all panels at a time, which touches few pages at once and reuses cache lines shared
+        // by two panels.
         let block = if view.column_stride == 1 {
             BLOCK_ROWS
         } else {
@@ -89,7 +89,7 @@ impl WithSimd for PackPanels<'_> {
             for index in 0..panels {
                 let column = index * panel;
                 let start = (index * rows + first) * panel;
-                // SAFETY: the caller's promise: the block starts inside the view.
+                // SAFETY: the caller guarantees the view; the block starts inside it.
                 let from = unsafe { view.at(first, column) };
                 // The next rows are on other pages, which the hardware prefetcher does not cross into.
                 if view.column_stride == 1 && column % simd::CACHE_LINE < panel {
@@ -114,11 +114,11 @@ impl WithSimd for PackPanels<'_> {
     }
 }
 
-/// Rows packed at a time, a multiple of the transposed blocks: up to 256 columns fit in L1.
+/// Rows packed at a time, a multiple of the height of transposed blocks: up to 256 columns fit in L1.
 const BLOCK_ROWS: usize = 16;
 
-/// Some rows of one panel: `rows` by `width` values, which the caller promises to be readable, copied into zero-padded rows
-/// of `panel` values.
+/// Some rows of one panel: `rows` by `width` values, which the caller guarantees to be readable, copied into
+/// zero-padded rows of `panel` values.
 struct PanelBlock<'a> {
     view: View,
     rows: usize,
@@ -152,7 +152,7 @@ impl PanelBlock<'_> {
     fn copy<const N: usize>(&mut self) {
         let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate() {
-            // SAFETY: the caller promises that the rows are readable, here `N` values each.
+            // SAFETY: the caller guarantees that the rows are readable, here `N` values each.
             *out = unsafe { self.view.at(row, 0).cast::<[f32; N]>().read_unaligned() };
         }
     }
@@ -161,36 +161,36 @@ impl PanelBlock<'_> {
     #[inline(always)]
     fn copy_partial(&mut self) {
         for (row, out) in self.out.chunks_exact_mut(self.panel).enumerate() {
-            // SAFETY: the caller promises that the rows are readable.
+            // SAFETY: the caller guarantees that the rows are readable.
             let from = unsafe { std::slice::from_raw_parts(self.view.at(row, 0), self.width) };
             out[..self.width].copy_from_slice(from);
         }
     }
 
-    /// A full panel of `N` contiguous columns, as rows of A are when seen transposed.
+    /// A full panel of `N` contiguous columns: rows of A, seen transposed.
     #[inline(always)]
     fn transpose_rows<S: Simd, const N: usize>(&mut self) {
         let done = self.transpose_8xn::<S, N>();
         let rows = self.out.as_chunks_mut::<N>().0;
         for (row, out) in rows.iter_mut().enumerate().skip(done) {
             for (column, value) in out.iter_mut().enumerate() {
-                // SAFETY: the caller promises that the rows are readable.
+                // SAFETY: the caller guarantees that the rows are readable.
                 *value = unsafe { *self.view.at(row, column) };
             }
         }
     }
 
-    /// Blocks of eight rows by `N` columns; returns how many rows that were.
+    /// Blocks of eight rows by `N` columns; returns how many rows they cover.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn transpose_8xn<S: Simd, const N: usize>(&mut self) -> usize {
         const { assert!(N.is_multiple_of(2)) };
-        // Eight lanes or more: AVX is there.
+        // Eight lanes or more imply AVX.
         if S::F32_LANES < 8 {
             return 0;
         }
         for (block, to) in self.out.chunks_exact_mut(8 * N).enumerate() {
-            // The hardware prefetcher does not follow to the next panel's rows.
+            // The hardware prefetcher does not anticipate the next panel's rows.
             if block % 2 == 0 {
                 for row in N..2 * N {
                     let distance = row * self.view.column_stride + 8 * block;
@@ -228,17 +228,17 @@ impl PanelBlock<'_> {
                 0
             };
             for row in first..self.rows {
-                // SAFETY: the caller promises that the rows are readable.
+                // SAFETY: the caller guarantees that the rows are readable.
                 self.out[row * self.panel + column] = unsafe { *self.view.at(row, column) };
             }
         }
     }
 
-    /// Whole 8×8 blocks; returns how many rows and columns that were.
+    /// Whole 8×8 blocks; returns how many rows and columns they cover.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn transpose_squares<S: Simd>(&mut self) -> [usize; 2] {
-        // Eight lanes or more: AVX is there.
+        // Eight lanes or more imply AVX.
         if S::F32_LANES < 8 || self.view.row_stride != 1 {
             return [0, 0];
         }
@@ -272,7 +272,7 @@ impl PanelBlock<'_> {
         let step = self.view.column_stride;
         for column in (0..columns).step_by(16) {
             for row in (0..rows).step_by(16) {
-                // The hardware prefetcher does not follow to the next columns.
+                // The hardware prefetcher does not anticipate the next columns.
                 for next in column + 16..column + 32 {
                     simd::prefetch_l1(self.view.start.wrapping_add(row + next * step), 1);
                 }
@@ -304,11 +304,11 @@ unsafe fn transpose_16x16(from: *const f32, from_stride: usize, to: *mut f32, to
     };
     let mut rows = [_mm512_setzero_ps(); 16];
     for (i, row) in rows.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         *row = unsafe { _mm512_loadu_ps(from.add(i * from_stride)) };
     }
     let mut other = rows;
-    // Pairs of rows interleaved, then fours; then their quarters exchanged, twice.
+    // Interleave pairs of rows, then groups of four; then exchange 128-bit lanes, twice.
     for i in 0..8 {
         let [a, b] = [rows[2 * i], rows[2 * i + 1]];
         other[2 * i] = _mm512_unpacklo_ps(a, b);
@@ -335,7 +335,7 @@ unsafe fn transpose_16x16(from: *const f32, from_stride: usize, to: *mut f32, to
         rows[i + 8] = odd(other[i], other[i + 8]);
     }
     for (i, row) in rows.into_iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm512_storeu_ps(to.add(i * to_stride), row) };
     }
 }
@@ -352,7 +352,7 @@ unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
         _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
         _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
         let r = [
@@ -365,7 +365,7 @@ unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
             row(6),
             row(7),
         ];
-        // Pairs of rows interleaved, then fours, then halves exchanged.
+        // Interleave pairs of rows, then groups of four; then exchange 128-bit lanes.
         let p = [
             _mm256_unpacklo_ps(r[0], r[1]),
             _mm256_unpackhi_ps(r[0], r[1]),
@@ -407,7 +407,7 @@ unsafe fn transpose_4x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
         _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps,
         _mm256_shuffle_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let row = |i: usize| _mm256_loadu_ps(from.add(i * from_stride));
         let r = [row(0), row(1), row(2), row(3)];
@@ -443,7 +443,7 @@ unsafe fn transpose_2x8(from: *const f32, from_stride: usize, to: *mut f32, to_s
         _mm_castps_pd, _mm_storeh_pd, _mm_storel_pd, _mm256_castps256_ps128, _mm256_extractf128_ps,
         _mm256_loadu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let r = [
             _mm256_loadu_ps(from),

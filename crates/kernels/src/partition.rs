@@ -5,10 +5,10 @@ use std::sync::Mutex;
 
 use crate::threads::{self, GRAIN};
 
-/// The most parts: enough to keep threads busy, few enough that a sum per part costs nothing.
+/// The maximum number of parts: enough to keep threads busy, few enough that a sum per part costs little.
 const MAX_PARTS: usize = 64;
 
-/// The fewest elements of a part: half the grain, so that the weights of a small layer (128 by 128) are split in two.
+/// The minimum size of a part: half the grain, so that the weights of a small layer (128 by 128) are split in two.
 const MIN_ELEMENTS: usize = GRAIN / 2;
 
 /// A partition of rows into equal parts; the last may be smaller.
@@ -79,11 +79,11 @@ pub(crate) fn map<T: Send, R: Send>(parts: Vec<T>, work: impl Fn(T) -> R + Sync)
     });
     let results = slots.into_iter().map(|slot| slot.into_inner().ok()?.1);
     results
-        .map(|result| result.expect("every part was worked on"))
+        .map(|result| result.expect("every part was processed"))
         .collect()
 }
 
-/// Panics with the operation and both lengths when a slice does not have the expected one.
+/// Panics with the operation and both lengths when a slice does not have the expected length.
 #[track_caller]
 pub(crate) fn check_length(operation: &str, name: &str, found: usize, expected: usize) {
     assert_eq!(

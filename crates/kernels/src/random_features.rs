@@ -19,7 +19,7 @@ use crate::threads;
 pub enum Stabilizer {
     /// The largest exponent of the row, or with an epsilon its largest score.
     RowMaximum,
-    /// The same of all rows of the head.
+    /// The same over all rows of the head.
     HeadMaximum,
     /// Nothing; exponents are clamped to [`MAX_EXPONENT`].
     Constant,
@@ -48,7 +48,7 @@ impl FeatureShape {
         self.heads * self.length
     }
 
-    /// The factor that scales rows first.
+    /// `n`, the factor that scales rows.
     fn scale(&self) -> f32 {
         // Square roots are faster than a power, and this is computed for every row.
         (1.0 / (self.head_width as f64).sqrt().sqrt()) as f32
@@ -249,7 +249,7 @@ impl VectorOp<0, 1, 0> for Exponentiate {
     }
 }
 
-/// Where the gradients are written; those not needed are omitted.
+/// Where the gradients are written; `None` for those that are not needed.
 #[derive(Debug, Default)]
 pub struct Gradients<'a> {
     /// Of the rows, `[heads, length, head_width]`.

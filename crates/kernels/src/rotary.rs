@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_refused() {
+    fn mismatched_sizes_are_refused() {
         let call = |head_width: usize, angles: usize| {
             let shape = RotaryShape {
                 batch: 3,

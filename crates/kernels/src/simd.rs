@@ -38,7 +38,7 @@ pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T
 /// The instruction set of this thread: forced, or from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest).
 ///
 /// # Panics
-/// When `ATTENTIVE_SIMD` has another value.
+/// When `ATTENTIVE_SIMD` has any other value.
 pub fn instructions() -> Instructions {
     static CHOSEN: OnceLock<Instructions> = OnceLock::new();
     FORCED.get().unwrap_or_else(|| {
@@ -46,7 +46,10 @@ pub fn instructions() -> Instructions {
     })
 }
 
-/// The instruction set of `ATTENTIVE_SIMD`, or what is wrong with it.
+/// The instruction set that `ATTENTIVE_SIMD` selects.
+///
+/// # Errors
+/// When the value is unknown or the CPU does not support it, with a message for the user.
 pub fn from_environment() -> Result<Instructions, String> {
     let Some(value) = std::env::var_os("ATTENTIVE_SIMD") else {
         return Ok(Instructions::Native);
@@ -55,11 +58,11 @@ pub fn from_environment() -> Result<Instructions, String> {
         Some("scalar") => Ok(Instructions::Scalar),
         Some("avx2") if has_avx2() => Ok(Instructions::Avx2),
         Some("avx2") => Err(
-            "ATTENTIVE_SIMD is avx2, which this CPU does not have; unset it, or say `scalar`"
+            "ATTENTIVE_SIMD is avx2, which this CPU does not have; unset it, or set it to `scalar`"
                 .to_owned(),
         ),
         _ => Err(format!(
-            "ATTENTIVE_SIMD is {value:?}; unset it for the widest instructions, or say `avx2` or `scalar`"
+            "ATTENTIVE_SIMD is {value:?}; unset it for the widest instructions, or set it to `avx2` or `scalar`"
         )),
     }
 }
@@ -199,7 +202,7 @@ struct ExpFactors<V, const N: usize> {
 #[inline(always)]
 fn exp_factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> ExpFactors<S::f32s, N> {
     const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    /// The rest of log2(e) beyond its nearest `f32` (Cody-Waite).
+    /// The low-order part of log2(e), beyond its nearest `f32` (Cody-Waite).
     const LOG2_E_LOW: f32 = 1.925_963e-8;
     /// Minimax polynomial of 2^-x on [-1/2, 1/2], to 3e-9.
     const COEFFICIENTS: [f32; 6] = [
@@ -219,7 +222,7 @@ fn exp_factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> ExpFactors<
         splat(-LOG2_E),
         exponent[i]
     ));
-    let rest = interleave!(simd, N, |i| simd.mul_add_f32s(
+    let reduced = interleave!(simd, N, |i| simd.mul_add_f32s(
         x[i],
         splat(-LOG2_E_LOW),
         near[i]
@@ -227,7 +230,7 @@ fn exp_factors<S: Simd, const N: usize>(simd: S, x: [S::f32s; N]) -> ExpFactors<
     let mut fraction = [splat(1.532_646_3e-4); N];
     for coefficient in COEFFICIENTS {
         fraction = interleave!(simd, N, |i| {
-            simd.mul_add_f32s(fraction[i], rest[i], splat(coefficient))
+            simd.mul_add_f32s(fraction[i], reduced[i], splat(coefficient))
         });
     }
     ExpFactors {
@@ -319,9 +322,9 @@ fn halve_signed<S: Simd>(simd: S, integer: S::u32s) -> S::u32s {
 #[inline(always)]
 pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value: f32| simd.splat_f32s(value);
-    let size = simd.abs_f32s(x);
+    let magnitude = simd.abs_f32s(x);
     // (1 - e^-2|x|) / (1 + e^-2|x|)
-    let power = exp(simd, simd.mul_f32s(size, splat(-2.0)));
+    let power = exp(simd, simd.mul_f32s(magnitude, splat(-2.0)));
     let large = simd.div_f32s(
         simd.sub_f32s(splat(1.0), power),
         simd.add_f32s(splat(1.0), power),
@@ -332,17 +335,17 @@ pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     for coefficient in [2.063_909e-2, -5.373_971_5e-2, 1.333_144_2e-1, -3.333_328e-1] {
         series = simd.mul_add_f32s(series, square, splat(coefficient));
     }
-    let small = simd.mul_add_f32s(simd.mul_f32s(series, square), size, size);
-    let near = simd.less_than_f32s(size, splat(0.625));
-    let size = simd.select_f32s(near, small, large);
+    let small = simd.mul_add_f32s(simd.mul_f32s(series, square), magnitude, magnitude);
+    let near = simd.less_than_f32s(magnitude, splat(0.625));
+    let magnitude = simd.select_f32s(near, small, large);
     let negative = simd.less_than_f32s(x, splat(0.0));
-    simd.select_f32s(negative, simd.neg_f32s(size), size)
+    simd.select_f32s(negative, simd.neg_f32s(magnitude), magnitude)
 }
 
 /// Φ(x), the CDF of the normal distribution, in each lane.
 ///
 /// The tail beyond `|x|` is half the inverse of a polynomial's fourth power. Its absolute error is below 3e-7 and shrinks
-/// outwards, so that `x · Φ(x)` is accurate to 1.5e-7 far below zero too, where `(1 + erf) / 2` cancels.
+/// as `|x|` grows, so that `x · Φ(x)` is accurate to 1.5e-7 far below zero too, where `(1 + erf) / 2` cancels.
 #[inline(always)]
 pub fn normal_cdf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     const COEFFICIENTS: [f32; 10] = [
@@ -358,10 +361,10 @@ pub fn normal_cdf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
         1.0,
     ];
     let splat = |value: f32| simd.splat_f32s(value);
-    let size = simd.abs_f32s(x);
+    let magnitude = simd.abs_f32s(x);
     let mut root = splat(4.793_399_5e-6);
     for coefficient in COEFFICIENTS {
-        root = simd.mul_add_f32s(root, size, splat(coefficient));
+        root = simd.mul_add_f32s(root, magnitude, splat(coefficient));
     }
     let square = simd.mul_f32s(root, root);
     let tail = simd.div_f32s(splat(0.5), simd.mul_f32s(square, square));

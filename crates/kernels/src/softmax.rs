@@ -58,7 +58,7 @@ pub(crate) fn softmax_row<S: Simd>(simd: S, row: &mut [f32]) {
     sweep(simd, &Scale { factor }, [], [row]);
 }
 
-/// The maximum of a row, or zero if all is minus infinity.
+/// The maximum of a row, or zero if all of it is minus infinity.
 #[inline(always)]
 fn finite_max<S: Simd>(simd: S, row: &[f32]) -> f32 {
     // `-∞ - -∞` is NaN; with any finite maximum, a row of minus infinity gives zeros.
@@ -242,14 +242,14 @@ mod tests {
         #![proptest_config(few_cases())]
 
         #[test]
-        fn rows_equal_the_naive_reference((rows, width) in shapes(), seed: u64, size in 0.1f32..30.0) {
-            let x: Vec<f32> = random_values(seed, rows * width).iter().map(|x| x * size).collect();
+        fn rows_equal_the_naive_reference((rows, width) in shapes(), seed: u64, scale in 0.1f32..30.0) {
+            let x: Vec<f32> = random_values(seed, rows * width).iter().map(|x| x * scale).collect();
             check(&x, &random_values(!seed, x.len()), width);
         }
     }
 
     #[test]
-    fn infinities_and_nan_pass_as_in_pytorch_and_empty_rows_are_zero() {
+    fn infinities_and_nan_propagate_as_in_pytorch_and_masked_rows_are_zero() {
         let (low, high, nan) = (f32::NEG_INFINITY, f32::INFINITY, f32::NAN);
         let mut x = random_values(1, 6 * 11);
         x[..11].fill(low);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_the_finite_difference() {
+    fn the_gradient_matches_finite_differences() {
         let (x, dy) = (to_f64(&random_values(3, 21)), to_f64(&random_values(4, 21)));
         let found = naive::softmax_backward(&naive::softmax(&x, 7), &dy, 7);
         assert_gradients_close(
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_refused() {
+    fn mismatched_sizes_are_refused() {
         let message = panic_message(|| softmax(&[0.0; 7], 3, &mut [0.0; 7]));
         assert!(
             message.contains("softmax: 7 values are not rows of 3"),

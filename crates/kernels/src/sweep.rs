@@ -27,7 +27,7 @@ pub(crate) trait VectorOp<const IN: usize, const OUT: usize, const SUMS: usize>:
 /// Accumulators per sum: enough to hide the latency of an addition.
 const ACCUMULATORS: usize = 4;
 
-/// Applies an operation to all vectors of slices that are as long as the first, and returns the sums over all lanes.
+/// Applies an operation to all vectors of slices of the same length, and returns the sums over all lanes.
 ///
 /// The order of summation depends only on the length and the number of lanes.
 #[inline(always)]
@@ -73,20 +73,20 @@ where
             *slot = &mut output.as_chunks_mut().0[..blocks];
         }
         for block in 0..blocks {
-            for lane in 0..ACCUMULATORS {
+            for accumulator in 0..ACCUMULATORS {
                 let (mut loaded, mut old) = ([zero; IN], [zero; OUT]);
                 for i in 0..IN {
-                    loaded[i] = read_blocks[i][block][lane];
+                    loaded[i] = read_blocks[i][block][accumulator];
                 }
                 for i in 0..OUT {
-                    old[i] = written_blocks[i][block][lane];
+                    old[i] = written_blocks[i][block][accumulator];
                 }
                 let (new, terms) = op.apply(simd, loaded, old);
                 for i in 0..OUT {
-                    written_blocks[i][block][lane] = new[i];
+                    written_blocks[i][block][accumulator] = new[i];
                 }
                 for i in 0..SUMS {
-                    sums[i][lane] = simd.add_f32s(sums[i][lane], terms[i]);
+                    sums[i][accumulator] = simd.add_f32s(sums[i][accumulator], terms[i]);
                 }
             }
         }
@@ -138,31 +138,31 @@ where
 #[inline(always)]
 pub(crate) fn max<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let lowest = simd.splat_f32s(f32::NEG_INFINITY);
-    let mut found = [lowest; ACCUMULATORS];
+    let mut maxima = [lowest; ACCUMULATORS];
     let (body, tail) = S::as_simd_f32s(x);
     let (blocks, rest) = body.as_chunks::<ACCUMULATORS>();
-    // The hardware maximum of x and NaN is its second operand, so the maximum so far comes second.
+    // The hardware maximum returns its second operand if either is NaN, so the running maximum comes second.
     for block in blocks {
-        for lane in 0..ACCUMULATORS {
-            found[lane] = simd.max_f32s(block[lane], found[lane]);
+        for i in 0..ACCUMULATORS {
+            maxima[i] = simd.max_f32s(block[i], maxima[i]);
         }
     }
     for x in rest {
-        found[0] = simd.max_f32s(*x, found[0]);
+        maxima[0] = simd.max_f32s(*x, maxima[0]);
     }
     if !tail.is_empty() {
         let mask = simd.mask_between_m32s(0, tail.len() as u32).mask();
         let x = simd.select_f32s(mask, simd.partial_load_f32s(tail), lowest);
-        found[0] = simd.max_f32s(x, found[0]);
+        maxima[0] = simd.max_f32s(x, maxima[0]);
     }
-    let [a, b, c, d] = found;
+    let [a, b, c, d] = maxima;
     simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
 }
 
 /// [`sweep`] over slices of one length, multithreaded.
 ///
 /// # Panics
-/// When a slice has another length than the first, naming `operation` and the argument.
+/// When a slice differs in length from the first, naming `operation` and the argument.
 pub(crate) fn parallel_sweep<T, const IN: usize, const OUT: usize>(
     operation: &str,
     op: &T,

@@ -20,13 +20,13 @@ use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// The least work, in elements, that is worth handing to another thread.
+/// The minimum work, in elements, that is worth handing to another thread.
 pub const GRAIN: usize = 1 << 14;
 
 /// How long a worker spins before it parks: longer than the serial sections of a training step.
 const SPIN_TIME: Duration = Duration::from_micros(500);
 
-/// The most threads: the count of active workers shares a word with the job's number.
+/// The maximum number of threads: the count of active workers shares a word with the job's number.
 const MAX_THREADS: usize = 1024;
 
 /// The number of threads: `ATTENTIVE_THREADS`, or the available parallelism.
@@ -38,7 +38,10 @@ pub fn count() -> usize {
     *COUNT.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
 }
 
-/// [`count`], or what is wrong with `ATTENTIVE_THREADS`.
+/// [`count`], read from the environment.
+///
+/// # Errors
+/// When `ATTENTIVE_THREADS` is not a number of threads, with a message for the user.
 pub fn from_environment() -> Result<usize, String> {
     let Some(value) = std::env::var_os("ATTENTIVE_THREADS") else {
         return Ok(thread::available_parallelism()
@@ -49,7 +52,7 @@ pub fn from_environment() -> Result<usize, String> {
     number
         .filter(|it| (1..=MAX_THREADS).contains(it))
         .ok_or_else(|| {
-            format!("ATTENTIVE_THREADS is {value:?}; say a number from 1 to {MAX_THREADS}")
+            format!("ATTENTIVE_THREADS is {value:?}; set it to a number from 1 to {MAX_THREADS}")
         })
 }
 
@@ -76,7 +79,7 @@ pub fn parallel_for(tasks: usize, task: impl Fn(usize) + Sync) {
     parallel_for_ranges(ranges, &task);
 }
 
-/// Runs `tasks` tasks for each of some threads, `task(thread, index)`, in any order; idle threads steal from the others.
+/// Runs `task(thread, index)` for `tasks` tasks of each thread, in any order; idle threads steal from the others.
 ///
 /// # Panics
 /// When a task panics, with its payload.
@@ -242,7 +245,7 @@ fn pool() -> &'static ThreadPool {
                 .name(format!("kernels-{number}"))
                 .spawn(move || POOL.worker_loop(number))
         };
-        // Where the system refuses more threads, fewer have to do.
+        // If the system refuses to start more threads, the pool has fewer.
         (1..count())
             .map_while(|number| worker(number).ok())
             .map(|handle| handle.thread().clone())
@@ -300,7 +303,7 @@ impl ThreadPool {
         }
     }
 
-    /// Waits for an open job with another number than `last`, enters it, and returns its number.
+    /// Waits for an open job with a number other than `last`, enters it, and returns its number.
     fn enter_after(&self, last: u64) -> u64 {
         let mut since = Instant::now();
         let mut spins = 0u32;
@@ -323,7 +326,7 @@ impl ThreadPool {
             if spins < 1000 {
                 std::hint::spin_loop();
             } else if !spins.is_multiple_of(16) || since.elapsed() < SPIN_TIME {
-                // Let other threads of the machine have this core.
+                // Let other threads use this core.
                 thread::yield_now();
             } else {
                 thread::park();
@@ -434,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_steals_what_no_other_came_for() {
+    fn one_thread_steals_all_tasks_if_no_other_takes_them() {
         let counts = Counts::of(5);
         let queue = |tasks| TaskQueue {
             tasks,
@@ -463,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
+    fn a_panic_reaches_the_caller_and_the_pool_keeps_working() {
         for _ in 0..3 {
             let result = catch_unwind(|| parallel_for(8, |index| assert_ne!(index, 5, "five")));
             let panic = result.expect_err("a task panicked");

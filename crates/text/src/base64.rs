@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back() {
+    fn bytes_round_trip() {
         for length in 0..70 {
             let bytes: Vec<u8> = (0..length).map(|at: u8| at.wrapping_mul(37)).collect();
             assert_eq!(decode_base64(&encode_base64(&bytes)), Some(bytes));

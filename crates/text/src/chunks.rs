@@ -1,6 +1,7 @@
 //! Splits long text where it does not change the encoding, so that big files encode in parallel and in bounded memory.
 
-/// The minimum size of chunks but the last. Large enough that the overhead per chunk vanishes, small enough that the alignment tables of the `tokenizers` crate (about a hundred bytes per byte of text) stay small.
+/// The minimum size of all chunks but the last. Large enough that the overhead per chunk vanishes, small enough that the
+/// alignment tables of the `tokenizers` crate (about a hundred bytes per byte of text) stay small.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Splits `text` into chunks of at least `min_bytes`, each split right before a newline that follows a non-whitespace
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_stand_before_newlines_after_text() {
+    fn splits_fall_before_newlines_that_follow_text() {
         check("one\ntwo\nthree", 1, &["one", "\ntwo", "\nthree"]);
         check("one\ntwo\nthree", 4, &["one\ntwo", "\nthree"]);
         check("one \n\n two", 1, &["one \n\n two"]);

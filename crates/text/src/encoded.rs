@@ -66,7 +66,7 @@ impl Tokenizer {
             .map_err(TextError::tokenizer)?;
         let encoded = Encoded::of(&encoding, [text, ""]);
         let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[code]);
-        self.finish(encoded, false, truncation)
+        self.truncate(encoded, false, truncation)
     }
 
     /// Encodes a pair of texts with special tokens.
@@ -85,10 +85,10 @@ impl Tokenizer {
             .map_err(TextError::tokenizer)?;
         let encoded = Encoded::of(&encoding, [first, second]);
         let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[one, two]);
-        self.finish(encoded, true, truncation)
+        self.truncate(encoded, true, truncation)
     }
 
-    fn finish(
+    fn truncate(
         &self,
         encoded: Encoded,
         pair: bool,
@@ -104,8 +104,8 @@ impl Tokenizer {
 }
 
 impl Encoded {
-    /// From an encoding with offsets in characters. Byte offsets may fall inside a character, as trimming a space subtracts
-    /// one.
+    /// From an encoding with character offsets. Byte offsets may fall inside a character, because trimming a space
+    /// subtracts one byte.
     fn of(encoding: &Encoding, texts: [&str; 2]) -> Self {
         let starts = texts.map(|text| {
             let starts = text.char_indices().map(|(start, _)| start);
@@ -152,8 +152,8 @@ impl Encoded {
         }
     }
 
-    /// Drops tokens of the texts. Added tokens do not depend on the lengths of the texts, so this equals truncating before
-    /// post-processing, as Hugging Face does.
+    /// Truncates the texts, but not the added tokens. These do not depend on text lengths, so this equals truncating
+    /// before post-processing, as Hugging Face does.
     fn truncated(self, pair: bool, truncation: Truncation, side: Side) -> Result<Self, TextError> {
         let count = |text: SequenceId| {
             self.sequence_ids

@@ -74,7 +74,7 @@ fn render(template: &str) -> String {
 }
 
 #[test]
-fn the_date_is_given() {
+fn strftime_now_formats_the_date() {
     assert_eq!(
         render("{{ strftime_now('%d %b %Y') }}{{ eos_token }}"),
         "31 Dec 2024</s>"
@@ -82,7 +82,7 @@ fn the_date_is_given() {
 }
 
 #[test]
-fn failures_are_sentences() {
+fn error_messages() {
     insta::assert_snapshot!(render("{{ raise_exception('Only\nsystem messages') }}"), @"the chat template of DIR/tokenizer_config.json failed (Only system messages, in line 1); check the messages and the template");
     insta::assert_snapshot!(render("a\n{% for x in messages %}"), @"the chat template of DIR/tokenizer_config.json failed (syntax error: unexpected end of input, expected end of block, in line 2); check the messages and the template");
     insta::assert_snapshot!(render("{{ missing.field }}"), @"the chat template of DIR/tokenizer_config.json failed (undefined value, in line 1); check the messages and the template");
@@ -90,7 +90,7 @@ fn failures_are_sentences() {
 }
 
 #[test]
-fn the_file_comes_before_the_setting() {
+fn chat_template_jinja_takes_precedence() {
     let folder = folder(r#"{"chat_template": "setting"}"#);
     std::fs::write(
         folder.path().join("chat_template.jinja"),
@@ -139,7 +139,7 @@ fn wrong_settings_are_refused() {
     }
 }
 
-/// A few characters of a template must not exhaust memory or the stack.
+/// A short template must not exhaust memory.
 #[test]
 fn templates_that_demand_too_much_memory_are_refused() {
     for template in [

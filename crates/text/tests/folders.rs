@@ -1,4 +1,4 @@
-//! Tokenizers of folders against Hugging Face's: everything in `tests/folders`, which reference/tokenizers_of_folders.py makes.
+//! Tokenizers of folders must match Hugging Face's. `reference/tokenizers_of_folders.py` made `tests/folders`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ struct Expected {
     pairs: Vec<Pair>,
     truncations: Vec<TruncationCase>,
     paddings: Vec<Padding>,
-    /// Ids that none of the texts has.
+    /// Ids that no text encodes to.
     #[serde(default)]
     decodings: Vec<Decoding>,
 }
@@ -115,8 +115,8 @@ fn check(name: &str) {
             [first, second],
         );
     }
-    for cut in &expected.truncations {
-        check_truncation(name, &tokenizer, cut);
+    for truncation in &expected.truncations {
+        check_truncation(name, &tokenizer, truncation);
     }
     for padding in &expected.paddings {
         check_padding(name, &tokenizer, padding);
@@ -184,32 +184,32 @@ fn check_row(case: &str, encoded: &Encoded, row: &Row, texts: [&str; 2]) {
     }
 }
 
-fn check_truncation(name: &str, tokenizer: &Tokenizer, cut: &TruncationCase) {
-    let strategy = match cut.strategy.as_str() {
+fn check_truncation(name: &str, tokenizer: &Tokenizer, expected: &TruncationCase) {
+    let strategy = match expected.strategy.as_str() {
         "longest_first" => TruncationStrategy::LongestFirst,
         "only_first" => TruncationStrategy::OnlyFirst,
         "only_second" => TruncationStrategy::OnlySecond,
         other => panic!("unknown strategy {other}"),
     };
     let truncation = Some(Truncation {
-        length: cut.length,
+        length: expected.length,
         strategy,
     });
-    let found = match &cut.second {
-        Some(second) => tokenizer.encode_pair(&cut.first, second, truncation),
-        None => tokenizer.encode_text(&cut.first, truncation),
+    let found = match &expected.second {
+        Some(second) => tokenizer.encode_pair(&expected.first, second, truncation),
+        None => tokenizer.encode_text(&expected.first, truncation),
     };
     let case = format!(
         "{name}: {:?} and {:?} truncated to {} by {}",
-        cut.first, cut.second, cut.length, cut.strategy
+        expected.first, expected.second, expected.length, expected.strategy
     );
-    match (&cut.row, found) {
+    match (&expected.row, found) {
         (Some(row), Ok(encoded)) => {
             check_row(
                 &case,
                 &encoded,
                 row,
-                [&cut.first, cut.second.as_deref().unwrap_or("")],
+                [&expected.first, expected.second.as_deref().unwrap_or("")],
             );
         }
         (None, Err(TextError::CannotTruncate { .. })) => {}
@@ -273,7 +273,7 @@ fn a_tokenizer_that_tokenizer_json_cannot_express_is_refused() {
 }
 
 #[test]
-fn the_same_from_a_tokenizer_json() {
+fn an_exported_tokenizer_json_gives_the_same_ids() {
     for name in ["bert_uncased", "llama_new", "t5"] {
         let old = Tokenizer::from_folder(&folder(name))
             .expect("a good folder")
@@ -304,7 +304,7 @@ fn the_same_from_a_tokenizer_json() {
 }
 
 #[test]
-fn without_a_padding_token_rows_must_be_equal() {
+fn without_a_padding_token_rows_must_have_equal_lengths() {
     let tokenizer = Tokenizer::from_folder(&folder("gpt2"))
         .expect("a good folder")
         .expect("a tokenizer");
@@ -331,19 +331,19 @@ fn special_tokens_need_room() {
     let tokenizer = Tokenizer::from_folder(&folder("bert_uncased"))
         .expect("a good folder")
         .expect("a tokenizer");
-    let cut = |length| {
+    let truncation = |length| {
         Some(Truncation {
             length,
             strategy: TruncationStrategy::LongestFirst,
         })
     };
     let error = tokenizer
-        .encode_pair("the", "dog", cut(2))
+        .encode_pair("the", "dog", truncation(2))
         .expect_err("no room");
     insta::assert_snapshot!(error, @"a length of 2 leaves no room for the 3 special tokens around the text; allow more tokens");
     assert_eq!(
         tokenizer
-            .encode_pair("the", "dog", cut(3))
+            .encode_pair("the", "dog", truncation(3))
             .expect("room for no text")
             .ids
             .len(),

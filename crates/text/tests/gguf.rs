@@ -1,5 +1,5 @@
-//! Tokenizers of GGUF files: the vocabularies of `tests/folders`, converted to GGUF metadata, give the ids of Hugging Face's
-//! classes; and invalid metadata is refused.
+//! Tokenizers of GGUF files: the vocabularies of `tests/folders`, converted to GGUF metadata, must give the ids of
+//! Hugging Face's classes, and invalid metadata is refused.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn json(path: &Path) -> Value {
 }
 
 /// The vocabulary of a BPE folder.
-fn byte_pairs(name: &str, pre: &str) -> GgufTokenizer {
+fn byte_level_bpe(name: &str, pre: &str) -> GgufTokenizer {
     let vocabulary = json(&folder(name).join("vocab.json"));
     let vocabulary = vocabulary.as_object().unwrap();
     let mut tokens = vec![String::new(); vocabulary.len()];
@@ -118,19 +118,19 @@ fn check(name: &str, gguf: &GgufTokenizer) {
 }
 
 #[test]
-fn byte_pairs_are_those_of_hugging_face() {
-    check("gpt2", &byte_pairs("gpt2", "gpt-2"));
+fn bpe_ids_are_those_of_hugging_face() {
+    check("gpt2", &byte_level_bpe("gpt2", "gpt-2"));
 }
 
 #[test]
-fn pieces_are_those_of_hugging_face() {
+fn sentence_piece_ids_are_those_of_hugging_face() {
     check("llama", &pieces("llama"));
 }
 
 #[test]
 fn text_is_split_by_the_named_pre_tokenizer() {
     let tokens = |pre: &str, text: &str| {
-        let gguf = byte_pairs("gpt2", pre);
+        let gguf = byte_level_bpe("gpt2", pre);
         let tokenizer = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf).unwrap();
         let ids = tokenizer.encode_without_special(text).unwrap();
         let tokens = ids.iter().map(|id| tokenizer.token(*id).unwrap());
@@ -176,7 +176,7 @@ fn the_space_prefix_is_optional() {
 }
 
 #[test]
-fn the_chat_template_knows_the_special_tokens() {
+fn the_chat_template_sees_the_special_tokens() {
     let gguf = GgufTokenizer {
         chat_template: Some("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}".to_owned()),
         ..pieces("llama")
@@ -199,20 +199,21 @@ fn unusable_descriptions_are_refused_in_a_sentence() {
         let error = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf);
         error.unwrap_err().to_string()
     };
-    let pairs = |change: &dyn Fn(&mut GgufTokenizer)| refusal(byte_pairs("gpt2", "gpt-2"), change);
+    let bpe =
+        |change: &dyn Fn(&mut GgufTokenizer)| refusal(byte_level_bpe("gpt2", "gpt-2"), change);
     let pieces = |change: &dyn Fn(&mut GgufTokenizer)| refusal(pieces("llama"), change);
     let refusals = [
-        pairs(&|gguf| gguf.model = "bert".to_owned()),
-        pairs(&|gguf| gguf.pre = Some("tekken".to_owned())),
-        pairs(&|gguf| gguf.pre = None),
-        pairs(&|gguf| gguf.tokens.clear()),
-        pairs(&|gguf| gguf.types.truncate(3)),
-        pairs(&|gguf| gguf.types[2] = 7),
-        pairs(&|gguf| gguf.tokens[5] = gguf.tokens[6].clone()),
-        pairs(&|gguf| gguf.merges[0] = "nothing".to_owned()),
-        pairs(&|gguf| gguf.merges[0] = "no thing".to_owned()),
-        pairs(&|gguf| gguf.eos_id = Some(314)),
-        pairs(&|gguf| (gguf.add_bos, gguf.bos_id) = (Some(true), None)),
+        bpe(&|gguf| gguf.model = "bert".to_owned()),
+        bpe(&|gguf| gguf.pre = Some("tekken".to_owned())),
+        bpe(&|gguf| gguf.pre = None),
+        bpe(&|gguf| gguf.tokens.clear()),
+        bpe(&|gguf| gguf.types.truncate(3)),
+        bpe(&|gguf| gguf.types[2] = 7),
+        bpe(&|gguf| gguf.tokens[5] = gguf.tokens[6].clone()),
+        bpe(&|gguf| gguf.merges[0] = "nothing".to_owned()),
+        bpe(&|gguf| gguf.merges[0] = "no thing".to_owned()),
+        bpe(&|gguf| gguf.eos_id = Some(314)),
+        bpe(&|gguf| (gguf.add_bos, gguf.bos_id) = (Some(true), None)),
         pieces(&|gguf| gguf.scores.truncate(3)),
         pieces(&|gguf| gguf.scores[9] = f64::NAN),
         pieces(&|gguf| gguf.tokens[9] = String::new()),

@@ -1,4 +1,4 @@
-//! Damaged or incomplete folders: always an error in a sentence, never a panic or a guess.
+//! Damaged or incomplete folders: always an error message, never a panic or a guess.
 
 use std::path::{Path, PathBuf};
 
@@ -33,21 +33,21 @@ fn remove(folder: &tempfile::TempDir, names: &[&str]) {
     }
 }
 
-/// The error, with the folder replaced by DIR.
-fn sentence(folder: &tempfile::TempDir) -> String {
+/// The error message, with the folder replaced by DIR.
+fn message(folder: &tempfile::TempDir) -> String {
     let error = Tokenizer::from_folder(folder.path()).expect_err("the folder is wrong");
     error
         .to_string()
         .replace(&folder.path().display().to_string(), "DIR")
 }
 
-/// The error after replacing `old` by `new` in a file.
+/// The error message after replacing `old` by `new` in a file.
 fn edited(name: &str, file: &str, old: &str, new: &str) -> String {
     let folder = copy(name);
     let text = std::fs::read_to_string(folder.path().join(file)).expect("a text file");
     assert!(text.contains(old), "{old:?} is not in {file}");
     write(&folder, file, text.replacen(old, new, 1));
-    sentence(&folder)
+    message(&folder)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn no_tokenizer_is_none() {
 }
 
 #[test]
-fn broken_word_pieces() {
+fn broken_word_piece_vocabularies() {
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "[CLS]\n[CLS]\n"), @r#"DIR/vocab.txt cannot be used (the token "[CLS]" is on line 3 and again on line 4); download or export the tokenizer again"#);
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[CLS]\n", "\n"), @"DIR/vocab.txt cannot be used (line 3 is empty); download or export the tokenizer again");
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[UNK]\n", "unk\n"), @r#"DIR/vocab.txt cannot be used (the unknown token "[UNK]" is not in it); download or export the tokenizer again"#);
@@ -75,7 +75,7 @@ fn broken_word_pieces() {
 }
 
 #[test]
-fn broken_byte_pairs() {
+fn broken_bpe_vocabularies() {
     insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":1,\"!\":2"), @r#"DIR/vocab.json cannot be used (the token "!" is in it twice at line 1 column 30); download or export the tokenizer again"#);
     insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":2"), @"DIR/vocab.json cannot be used (its ids are not 0, 1, 2 and so on, each once); download or export the tokenizer again");
     insta::assert_snapshot!(edited("gpt2", "vocab.json", "\"!\":1", "\"!\":-1"), @"DIR/vocab.json cannot be used (invalid value: integer `-1`, expected u32 at line 1 column 25); download or export the tokenizer again");
@@ -86,10 +86,10 @@ fn broken_byte_pairs() {
     insta::assert_snapshot!(edited("bart", "tokenizer_config.json", "\"318\"", "\"319\""), @r#"the tokenizer of DIR is ambiguous (the added token "zzyzx" should have the id 319, but the vocabulary gives it 318); add its tokenizer.json or complete its tokenizer_config.json"#);
     let folder = copy("gpt2");
     remove(&folder, &["merges.txt"]);
-    insta::assert_snapshot!(sentence(&folder), @"the file DIR/merges.txt does not exist; check the path");
+    insta::assert_snapshot!(message(&folder), @"the file DIR/merges.txt does not exist; check the path");
     remove(&folder, &["vocab.json"]);
     write(&folder, "merges.txt", "#version: 0.2\n");
-    insta::assert_snapshot!(sentence(&folder), @"DIR/merges.txt cannot be used (there is no vocab.json beside it); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/merges.txt cannot be used (there is no vocab.json beside it); download or export the tokenizer again");
 }
 
 #[test]
@@ -118,30 +118,30 @@ fn missing_settings_are_not_guessed() {
         folder.path().join("tokenizer.model"),
     )
     .expect("copying");
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (it holds more than one SentencePiece model); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(message(&folder), @"the tokenizer of DIR is ambiguous (it holds more than one SentencePiece model); add its tokenizer.json or complete its tokenizer_config.json");
     let folder = copy("t5_plain");
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "PreTrainedTokenizerFast", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(message(&folder), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "PreTrainedTokenizerFast", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"tokenizer_class": "BertTokenizer"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a vocab.txt, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(message(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a vocab.txt, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
 }
 
 #[test]
 fn broken_marian_folders() {
     let folder = copy("marian");
     remove(&folder, &["source.spm"]);
-    insta::assert_snapshot!(sentence(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a source.spm, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(message(&folder), @"the tokenizer of DIR is ambiguous (its tokenizer needs a source.spm, which is missing); add its tokenizer.json or complete its tokenizer_config.json");
     let folder = copy("marian");
     write(&folder, "source.spm", "no model");
-    assert!(sentence(&folder).starts_with("DIR/source.spm cannot be used"));
+    assert!(message(&folder).starts_with("DIR/source.spm cannot be used"));
     insta::assert_snapshot!(edited("marian", "vocab.json", "<unk>", "<unknown>"), @"DIR/vocab.json cannot be used (it has no <unk>); download or export the tokenizer again");
     insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"the tokenizer of DIR is ambiguous (`separate_vocabs` is true; only shared vocabularies are supported); add its tokenizer.json or complete its tokenizer_config.json");
 }
@@ -162,7 +162,7 @@ fn try_model(folder: &tempfile::TempDir, file: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn damaged_piece_models_never_panic() {
+fn damaged_sentence_piece_models_never_panic() {
     for (name, file) in [
         ("t5", "spiece.model"),
         ("reformer", "spiece.model"),
@@ -199,29 +199,29 @@ fn damaged_charsmaps_never_panic() {
 }
 
 #[test]
-fn damaged_piece_models_are_named() {
+fn errors_name_the_damaged_sentence_piece_model() {
     let folder = copy("t5");
     let bytes = std::fs::read(folder.path().join("spiece.model")).expect("a model");
     write(&folder, "spiece.model", &bytes[..bytes.len() - 3]);
-    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it ends in the middle of a field); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/spiece.model cannot be used (it ends in the middle of a field); download or export the tokenizer again");
     write(&folder, "spiece.model", b"");
-    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (its unknown id 0 is outside its 0 pieces); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/spiece.model cannot be used (its unknown id 0 is outside its 0 pieces); download or export the tokenizer again");
     write(
         &folder,
         "spiece.model",
         b"version https://git-lfs.github.com/spec/v1\n",
     );
-    insta::assert_snapshot!(sentence(&folder), @"DIR/spiece.model cannot be used (it has a field of wire type 6, so it is not a SentencePiece model); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/spiece.model cannot be used (it has a field of wire type 6, so it is not a SentencePiece model); download or export the tokenizer again");
     write(
         &folder,
         "spiece.model",
         [&bytes[..], &[0x0A, 3, 0x0A, 1, b's']].concat(),
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"DIR/spiece.model cannot be used (the piece "s" occurs twice, with ids 4 and 122); download or export the tokenizer again"#);
+    insta::assert_snapshot!(message(&folder), @r#"DIR/spiece.model cannot be used (the piece "s" occurs twice, with ids 4 and 122); download or export the tokenizer again"#);
 }
 
 #[test]
-fn broken_json_is_named() {
+fn errors_name_the_broken_json_file() {
     for name in [
         "tokenizer_config.json",
         "special_tokens_map.json",
@@ -231,30 +231,30 @@ fn broken_json_is_named() {
         for contents in ["", "{", "[]", "{\"a\": }", "\u{0}", "3"] {
             let folder = copy("t5_plain");
             write(&folder, name, contents);
-            let sentence = sentence(&folder);
+            let message = message(&folder);
             assert!(
-                sentence.starts_with(&format!("DIR/{name} cannot be used")),
-                "{sentence}"
+                message.starts_with(&format!("DIR/{name} cannot be used")),
+                "{message}"
             );
         }
     }
     let folder = copy("roberta");
     write(&folder, "special_tokens_map.json", r#"{"mask_token": 3}"#);
-    insta::assert_snapshot!(sentence(&folder), @"DIR/special_tokens_map.json cannot be used (`mask_token` is not a token); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/special_tokens_map.json cannot be used (`mask_token` is not a token); download or export the tokenizer again");
     let folder = copy("reformer");
     write(&folder, "added_tokens.json", r#"{"x": "y"}"#);
-    insta::assert_snapshot!(sentence(&folder), @r#"DIR/added_tokens.json cannot be used (the id of "x" is not a non-negative integer); download or export the tokenizer again"#);
+    insta::assert_snapshot!(message(&folder), @r#"DIR/added_tokens.json cannot be used (the id of "x" is not a non-negative integer); download or export the tokenizer again"#);
     let folder = copy("t5_plain");
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"extra_ids": 4000000000}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @"DIR/tokenizer_config.json cannot be used (`extra_ids` is 4000000000; at most 100000 are allowed); download or export the tokenizer again");
+    insta::assert_snapshot!(message(&folder), @"DIR/tokenizer_config.json cannot be used (`extra_ids` is 4000000000; at most 100000 are allowed); download or export the tokenizer again");
     write(
         &folder,
         "tokenizer_config.json",
         r#"{"padding_side": "up"}"#,
     );
-    insta::assert_snapshot!(sentence(&folder), @r#"DIR/tokenizer_config.json cannot be used (`padding_side` is neither "left" nor "right"); download or export the tokenizer again"#);
+    insta::assert_snapshot!(message(&folder), @r#"DIR/tokenizer_config.json cannot be used (`padding_side` is neither "left" nor "right"); download or export the tokenizer again"#);
 }

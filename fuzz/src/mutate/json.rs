@@ -13,7 +13,7 @@ pub(super) fn change(tree: &mut Value, rng: &mut Rng) {
     let value = nth_mut(tree, number.min(count - 1));
     match rng.below(10) {
         0..=4 => *value = extreme(value, rng),
-        5 => *value = odd(rng),
+        5 => *value = any_value(rng),
         // A value from elsewhere, unless it is large.
         6 if self::count(&other) < 50 => *value = other,
         _ => change_members(value, rng),
@@ -37,7 +37,7 @@ fn extreme(value: &Value, rng: &mut Rng) -> Value {
             _ => Value::Array(values.iter().rev().cloned().collect()),
         },
         Value::Object(_) => json!({}),
-        Value::Null => odd(rng),
+        Value::Null => any_value(rng),
     }
 }
 
@@ -64,7 +64,7 @@ fn number(rng: &mut Rng) -> Value {
 }
 
 /// A value of any type.
-fn odd(rng: &mut Rng) -> Value {
+fn any_value(rng: &mut Rng) -> Value {
     match rng.below(8) {
         0 => Value::Null,
         1 => json!(true),
@@ -98,7 +98,7 @@ fn change_members(value: &mut Value, rng: &mut Rng) {
                 _ => values.push(values[at].clone()),
             }
         }
-        other => *other = odd(rng),
+        other => *other = any_value(rng),
     }
 }
 

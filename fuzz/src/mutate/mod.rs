@@ -51,12 +51,12 @@ fn changed(form: Form, input: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
 fn safetensors(input: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
     let (length, rest) = input.split_first_chunk()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    let (header, numbers) = rest.split_at_checked(length)?;
+    let (header, data) = rest.split_at_checked(length)?;
     let mut header: Value = serde_json::from_slice(header).ok()?;
     json::change(&mut header, rng);
     let header = header.to_string();
     let length = (header.len() as u64).to_le_bytes();
-    Some([&length, header.as_bytes(), numbers].concat())
+    Some([&length, header.as_bytes(), data].concat())
 }
 
 /// Mutates one of the files.

@@ -13,7 +13,7 @@ pub fn parser(name: &str) -> Target {
     target(name)
 }
 
-/// Half of the mutations are structure-aware, half are those of libFuzzer.
+/// Mutates an input: half of the mutations are structure-aware, half are libFuzzer's.
 pub fn change(parser: &Target, data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     if seed % 2 == 0 {
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);

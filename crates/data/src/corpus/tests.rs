@@ -61,12 +61,12 @@ fn the_fingerprint_is_of_the_contents() {
     assert_eq!(hash, corpus(&["ab", "c"]).fingerprint());
     assert_ne!(hash, corpus(&["a", "bc"]).fingerprint());
     assert_ne!(hash, corpus(&["ab", "d"]).fingerprint());
-    // FNV-1a of eight zero bytes: the number must be the same on every machine.
+    // FNV-1a of eight zero bytes: the hash must be the same on every machine.
     assert_eq!(corpus(&[""]).fingerprint(), 0xa8c7_f832_281a_39c5);
 }
 
 #[test]
-fn one_document_is_split_inside() {
+fn a_single_document_is_split_inside() {
     let split = corpus(&["0123456789"])
         .split(&bytes(), 0.2)
         .expect("a good split");
@@ -81,7 +81,7 @@ fn one_document_is_split_inside() {
 }
 
 #[test]
-fn many_documents_are_split_between() {
+fn many_documents_are_split_between_documents() {
     let documents: Vec<&str> = vec!["abc"; 40];
     let split = corpus(&documents)
         .split(&bytes(), 0.1)

@@ -1,4 +1,4 @@
-//! The people and things of one story, chosen once so that they stay the same from its first sentence to its last.
+//! The people and things of one story, sampled once so that they are the same in all of its sentences.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -32,17 +32,17 @@ pub(super) struct Thing {
     pub(super) called: String,
 }
 
-/// Everything a plot may speak of.
+/// What a plot may refer to.
 #[derive(Debug)]
 pub(super) struct Cast {
     pub(super) hero: Person,
     /// What the hero is like.
     pub(super) nature: &'static str,
-    /// Always of the other gender than the hero, so that "she" and "he" are never in doubt.
+    /// Of the opposite gender, so that "she" and "he" are unambiguous.
     pub(super) friend: Person,
     pub(super) thing: Thing,
     pub(super) place: Place,
-    /// "mother", to be said with the hero's `their`.
+    /// "mother", used with the hero's `their`.
     pub(super) grown_up: &'static str,
     pub(super) hiding_place: &'static str,
 }
@@ -97,13 +97,13 @@ impl Thing {
     }
 }
 
-/// One of `choices`, each as likely as the others.
+/// A uniformly random element of `choices`.
 pub(super) fn pick<T: Copy>(generator: &mut ChaCha8Rng, choices: &[T]) -> T {
-    // Sampled as a 32-bit number, so that machines of every word size tell the same stories.
+    // Sampled as u32, so that stories do not depend on the word size of the machine.
     choices[generator.random_range(0..choices.len() as u32) as usize]
 }
 
-/// Puts "a" or "an" before words. The stories hold no word whose sound differs from its first letter.
+/// Prepends "a" or "an" by the first letter; the stories contain no exception such as "hour".
 pub(super) fn with_article(words: &str) -> String {
     let article = if words.starts_with(['a', 'e', 'i', 'o', 'u']) {
         "an"

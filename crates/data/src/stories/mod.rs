@@ -1,8 +1,8 @@
-//! The built-in corpus: small children's stories from a grammar, written for this library.
+//! The built-in corpus: short children's stories, generated from templates written for this library.
 //!
 //! A story has an opening, a plot and a closing, five to ten sentences in all. Its people, things and places are
-//! chosen before the first sentence and kept to the last: the red kite that is lost is the one that is found. So a
-//! model has something to learn beyond the next word, in a vocabulary small enough for a laptop.
+//! sampled before the first sentence and do not change: the red kite that is lost is the one that is found. So there
+//! are long-range dependencies to learn, with a vocabulary small enough for a laptop.
 
 mod cast;
 mod plots;
@@ -11,7 +11,7 @@ mod words;
 
 use teller::Teller;
 
-/// The story number `index` of the endless book that `seed` names: one line of plain English.
+/// Story `index` of the infinite sequence determined by `seed`: one line of plain English.
 ///
 /// ```
 /// assert_eq!(attentive_data::stories::story(1, 42), attentive_data::stories::story(1, 42));

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::cast::{self, Cast, Person, capital, with_article};
 use super::words::{CLOSINGS, CLOSINGS_FOR_TWO, DAYS, SKIES};
 
-/// One story while it is told.
+/// A story under construction.
 pub(super) struct Teller {
     generator: ChaCha8Rng,
     /// Who and what the story is about.
@@ -38,12 +38,12 @@ impl Teller {
         self.cast.friend.clone()
     }
 
-    /// One of `choices`.
+    /// A random element of `choices`.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         cast::pick(&mut self.generator, choices)
     }
 
-    /// Two different ones of `choices`.
+    /// Two distinct elements of `choices`.
     pub(super) fn pick_two<T: Copy>(&mut self, choices: &[T]) -> (T, T) {
         let first = self.generator.random_range(0..choices.len() as u32) as usize;
         let step = self.generator.random_range(1..choices.len() as u32) as usize;
@@ -60,13 +60,13 @@ impl Teller {
         self.sentences.push(capital(sentence.as_ref()));
     }
 
-    /// Adds one of the sentences.
+    /// Adds a random one of the sentences.
     pub(super) fn say_one(&mut self, sentences: &[&str]) {
         let sentence = self.pick(sentences);
         self.say(sentence);
     }
 
-    /// Adds one of the sentences, or nothing.
+    /// Adds one of the sentences, or none.
     pub(super) fn perhaps(&mut self, sentences: &[&str]) {
         if self.generator.random_bool(0.5) {
             self.say_one(sentences);
@@ -86,7 +86,7 @@ impl Teller {
         self.say(sentence);
     }
 
-    /// Says that the two are friends, so that the friend is known before the plot needs one.
+    /// Introduces the friend, for plots in which both appear from the start.
     pub(super) fn introduce_friend(&mut self) {
         let Person { name, their, .. } = self.hero();
         let friend = self.friend();
@@ -99,23 +99,23 @@ impl Teller {
         ]);
     }
 
-    /// "One sunny morning": the beginning of a sentence on a fair day.
+    /// The start of a sentence about a fair day: "One sunny morning".
     pub(super) fn day(&mut self) -> &'static str {
         self.pick(DAYS)
     }
 
-    /// Perhaps a word about the sky of a fair day.
+    /// Adds a sentence about fair weather, or none.
     pub(super) fn sky(&mut self) {
         self.perhaps(SKIES);
     }
 
-    /// Ends with the hero alone.
+    /// Adds a closing about the hero.
     pub(super) fn close(&mut self) {
         let closing = self.pick(CLOSINGS).replace("{}", self.cast.hero.name);
         self.say(closing);
     }
 
-    /// Ends with the two friends.
+    /// Adds a closing about both friends.
     pub(super) fn close_together(&mut self) {
         let closing = self.pick(CLOSINGS_FOR_TWO);
         let closing =

@@ -1,12 +1,11 @@
-//! The words of the stories: who, where and what. Lists are ordered by hand and never sorted, because a story is a
-//! function of its index into them.
+//! The words of the stories: who, where and what. Do not reorder a list: stories are determined by indices into it.
 
-/// Names and words for a girl or a female animal.
+/// Names of girls and female animals.
 pub(super) const GIRLS: &[&str] = &[
     "Lily", "Mia", "Anna", "Rosa", "Ella", "Nora", "Zoe", "Ruby", "Clara", "Ida",
 ];
 
-/// Names and words for a boy or a male animal.
+/// Names of boys and male animals.
 pub(super) const BOYS: &[&str] = &[
     "Tom", "Ben", "Max", "Leo", "Sam", "Finn", "Omar", "Jack", "Hugo", "Emil",
 ];
@@ -20,12 +19,12 @@ pub(super) const TRAITS: &[&str] = &[
     "little", "young", "kind", "clever", "brave", "quiet", "cheerful", "curious", "shy", "busy",
 ];
 
-/// Colours, which fit every object.
+/// Colours that fit every object.
 pub(super) const COLOURS: &[&str] = &[
     "red", "blue", "green", "yellow", "orange", "purple", "white", "brown",
 ];
 
-/// Qualities that fit every object and stand before its colour.
+/// Adjectives that fit every object, placed before its colour.
 pub(super) const QUALITIES: &[&str] = &["little", "big", "old", "new", "pretty", "lovely"];
 
 /// Things that a child can own, carry, lose and share.
@@ -34,7 +33,7 @@ pub(super) const OBJECTS: &[&str] = &[
     "blanket", "button", "lantern", "umbrella", "whistle", "wagon", "bucket", "box", "bag",
 ];
 
-/// A place out of doors, with the words that lead to it.
+/// An outdoor place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// "the park"
@@ -43,7 +42,7 @@ pub(super) struct Place {
     pub(super) at: &'static str,
 }
 
-/// Places out of doors.
+/// Outdoor places.
 pub(super) const PLACES: &[Place] = &[
     Place {
         name: "the park",
@@ -101,7 +100,7 @@ pub(super) const HIDING_PLACES: &[&str] = &[
     "behind a fence",
 ];
 
-/// Grown-ups of a family, always said with "her" or "his".
+/// Adult relatives, always used with "her" or "his".
 pub(super) const GROWN_UPS: &[&str] = &[
     "mother",
     "father",
@@ -111,7 +110,7 @@ pub(super) const GROWN_UPS: &[&str] = &[
     "uncle",
 ];
 
-/// Food that is counted by the piece, as (one, many).
+/// Countable foods, as (singular, plural).
 pub(super) const FOODS: &[(&str, &str)] = &[
     ("apple", "apples"),
     ("pear", "pears"),
@@ -123,7 +122,7 @@ pub(super) const FOODS: &[(&str, &str)] = &[
     ("sandwich", "sandwiches"),
 ];
 
-/// Fair days, to open a story with. None of them speaks of rain or snow: those have plots of their own.
+/// Openings on a fair day. None mentions rain or snow, which have plots of their own.
 pub(super) const DAYS: &[&str] = &[
     "One sunny morning",
     "One warm afternoon",
@@ -139,7 +138,7 @@ pub(super) const DAYS: &[&str] = &[
     "After breakfast one day",
 ];
 
-/// A sentence about the sky, after the opening.
+/// Sentences about fair weather, after the opening.
 pub(super) const SKIES: &[&str] = &[
     "The sun was shining.",
     "The sky was clear and blue.",

@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         Ok(from(self.cursor.array()?))
     }
 
-    /// Reads `count` numbers; allocates only after checking that they are there.
+    /// Reads `count` numbers; allocates only after checking that the file has them.
     pub(super) fn numbers<const N: usize, T>(
         &mut self,
         count: usize,

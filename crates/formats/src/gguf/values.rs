@@ -25,7 +25,7 @@ pub(super) fn read(reader: &mut Reader, count: usize) -> Result<Metadata, String
     Ok(metadata)
 }
 
-/// A type, then a value of that type.
+/// Reads a type, then a value of that type.
 fn value(reader: &mut Reader) -> Result<Value, String> {
     Ok(match reader.number(u32::from_le_bytes)? {
         0 => Value::U8(reader.number(u8::from_le_bytes)?),
@@ -41,11 +41,11 @@ fn value(reader: &mut Reader) -> Result<Value, String> {
         10 => Value::U64(reader.number(u64::from_le_bytes)?),
         11 => Value::I64(reader.number(i64::from_le_bytes)?),
         12 => Value::F64(reader.number(f64::from_le_bytes)?),
-        other => return Err(format!("its type is {other}, and there are only 0 to 12")),
+        other => return Err(format!("its type is {other}; valid types are 0 to 12")),
     })
 }
 
-/// A type, a count, then as many values.
+/// Reads a type, a count, then that many values.
 fn array(reader: &mut Reader, depth: usize) -> Result<Array, String> {
     // The smallest value of each type: a string is at least its length, an array its type and its count.
     const MIN_BYTES: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
@@ -58,7 +58,7 @@ fn array(reader: &mut Reader, depth: usize) -> Result<Array, String> {
         .and_then(|at| MIN_BYTES.get(at));
     let Some(min_bytes) = min_bytes else {
         return Err(format!(
-            "its array type is {type_id}, and there are only 0 to 12"
+            "its array type is {type_id}; valid types are 0 to 12"
         ));
     };
     let count = reader.count("values", *min_bytes)?;

@@ -88,7 +88,7 @@ fn storages<'a>(object: &Unpickled<'a>) -> Result<BTreeMap<&'a str, Storage<'a>>
         let before = storages.insert(storage.key, *storage);
         if before.is_some_and(|before| before != *storage) {
             return Err(format!(
-                "storage {} is described in two ways",
+                "storage {} has two different descriptions",
                 excerpt(storage.key)
             ));
         }

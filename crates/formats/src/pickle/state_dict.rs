@@ -61,7 +61,7 @@ fn tensor_info<'a>(
     let heap = &unpickled.heap;
     let arguments = heap.tuple(Value::Object(tensor.arguments));
     let Some([storage, offset, shape, strides, ..]) = arguments else {
-        return Err("it is unpickled of other things than PyTorch writes".to_owned());
+        return Err("its arguments are not those that PyTorch writes".to_owned());
     };
     let storage = heap.storage(*storage).ok_or("it has no storage")?;
     let bytes = locate(storage)?;

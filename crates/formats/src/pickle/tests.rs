@@ -1,4 +1,4 @@
-//! Tests of PyTorch files, and their helpers; `reference/pickles.py` made the files.
+//! Tests of PyTorch files, and their helpers. `reference/pickles.py` made the files.
 
 mod archives;
 mod files;
@@ -81,8 +81,8 @@ fn refused(bytes: &[u8], message: &str) {
 }
 
 /// A pickle of protocol 2 with these opcodes.
-fn pickle(operations: &[u8]) -> Vec<u8> {
-    [b"\x80\x02", operations, b"."].concat()
+fn pickle(opcodes: &[u8]) -> Vec<u8> {
+    [b"\x80\x02", opcodes, b"."].concat()
 }
 
 /// A legacy file with one storage `k` of four f32.

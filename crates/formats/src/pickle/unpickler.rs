@@ -71,8 +71,9 @@ struct Unpickler<'a> {
 }
 
 impl<'a> Unpickler<'a> {
-    fn count(&mut self, operations: usize) -> Result<(), String> {
-        let left = self.opcodes_left.checked_sub(operations);
+    /// Counts opcodes towards [`MAX_OPCODES`].
+    fn count(&mut self, opcodes: usize) -> Result<(), String> {
+        let left = self.opcodes_left.checked_sub(opcodes);
         self.opcodes_left = left.ok_or("its pickle is too long for a state dict")?;
         Ok(())
     }

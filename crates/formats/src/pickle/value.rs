@@ -3,7 +3,7 @@
 use crate::DType;
 use crate::pickle::global::Global;
 
-/// A value. It owns nothing, so repeating one a thousand times costs a thousand machine words.
+/// A value. It owns nothing, so copies are cheap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     None,
@@ -19,8 +19,8 @@ pub(super) enum Value<'a> {
     Object(ObjectId),
 }
 
-/// An index into the heap. Objects refer to each other by index, so cycles and chains a million long are harmless: nothing
-/// here follows them.
+/// An index into the heap. Objects refer to each other by index, so cycles and long chains are harmless: nothing here
+/// follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ObjectId(usize);
 

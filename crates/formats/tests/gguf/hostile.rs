@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const FIXTURES: [&str; 2] = ["kinds.gguf", "metadata.gguf"];
 
-/// A file of these keys and tensors, with so many bytes of tensor data.
+/// A file with these keys and tensors, and `data` bytes of tensor data.
 fn file(keys: &[Vec<u8>], tensors: &[Vec<u8>], data: usize) -> Vec<u8> {
     let mut file = preamble(tensors.len() as u64, keys.len() as u64);
     file.extend(keys.concat());
@@ -162,7 +162,7 @@ fn bad_values() {
 }
 
 #[test]
-fn deep_arrays() {
+fn deeply_nested_arrays() {
     let nested = |depth: usize| {
         let arrays = [array(9, 1, &[]).repeat(depth - 1), array(0, 1, &[1])].concat();
         file(&[key("k", 9, &arrays)], &[], 0)
@@ -244,7 +244,7 @@ fn bad_tensors() {
 }
 
 #[test]
-fn tensors_against_each_other() {
+fn duplicate_and_overlapping_tensors() {
     let pair = |first, second| file(&[], &[first, second], 320);
     let twice = pair(tensor("t", &[1], 0, 0), tensor("t", &[1], 0, 32));
     check(&twice, "tensor t: it is duplicated");
@@ -256,7 +256,7 @@ fn tensors_against_each_other() {
 }
 
 #[test]
-fn nothing_but_metadata() {
+fn metadata_without_tensors() {
     let bare = [preamble(0, 1), key("k", 0, &[1])].concat();
     let read = gguf::parse(&bare).unwrap();
     assert_eq!(read.metadata.integer("k"), Some(1));

@@ -44,7 +44,7 @@ fn the_first_run_fetches_and_the_second_does_not() {
 }
 
 #[test]
-fn modules_may_lie_deeper_and_have_any_name() {
+fn module_folders_may_be_nested_and_have_any_name() {
     let mut model = tiny();
     let modules = r#"[{"path": "sub/1_Pooling/"}, {"path": "zwei Wörter"}]"#;
     let named = [
@@ -69,7 +69,7 @@ fn modules_may_lie_deeper_and_have_any_name() {
 }
 
 #[test]
-fn a_broken_list_of_modules_is_fetched_as_it_is() {
+fn a_broken_modules_json_is_downloaded_unchanged() {
     for text in ["", "{", "{}", "[[3]]"] {
         let mut model = tiny();
         model.files.insert("modules.json".to_owned(), text.into());
@@ -138,7 +138,7 @@ fn revisions_are_branches_tags_and_commits() {
 }
 
 #[test]
-fn a_new_commit_fetches_what_has_changed() {
+fn a_new_commit_downloads_only_changed_files() {
     let hub = TestHub::new(tiny());
     let old = hub.run(REPO).folder();
     hub.server.change(|model| {
@@ -159,7 +159,7 @@ fn a_new_commit_fetches_what_has_changed() {
 }
 
 #[test]
-fn all_shards_of_an_index_are_fetched_and_no_other() {
+fn exactly_the_shards_of_the_index_are_downloaded() {
     let mut hub = TestHub::new(sharded());
     let folder = hub.run(REPO).folder();
     assert_eq!(
@@ -182,7 +182,7 @@ fn all_shards_of_an_index_are_fetched_and_no_other() {
 }
 
 #[test]
-fn older_weights_are_used_without_safetensors() {
+fn pytorch_weights_are_used_without_safetensors() {
     let mut model = tiny();
     model.files.remove("model.safetensors");
     let hub = TestHub::new(model);
@@ -213,7 +213,7 @@ fn the_token_is_not_sent_to_redirect_targets() {
 }
 
 #[test]
-fn two_at_once_fetch_a_file_once() {
+fn concurrent_runs_download_a_file_once() {
     let hub = TestHub::new(tiny());
     let runs: Vec<Run> = std::thread::scope(|scope| {
         let threads = [(); 2].map(|()| scope.spawn(|| hub.run(REPO)));
@@ -226,7 +226,7 @@ fn two_at_once_fetch_a_file_once() {
 }
 
 #[test]
-fn an_empty_file_is_a_file() {
+fn an_empty_file_is_downloaded() {
     let mut model = tiny();
     model.files.insert("merges.txt".to_owned(), Vec::new());
     let hub = TestHub::new(model);
@@ -246,7 +246,7 @@ fn a_file_whose_blob_was_removed_is_fetched_again() {
 }
 
 #[test]
-fn a_model_that_moved_is_found() {
+fn a_renamed_model_is_found() {
     let hub = TestHub::new(tiny());
     let folder = hub.run(server::FORMER_REPO).folder();
     assert_eq!(

@@ -63,7 +63,7 @@ fn offline_and_not_cached_is_reported_without_a_request() {
 }
 
 #[test]
-fn files_without_which_there_is_no_model() {
+fn missing_required_files_are_reported() {
     let mut model = tiny();
     model.files.remove("config.json");
     let problem = TestHub::new(model).run(REPO).problem();
@@ -99,7 +99,7 @@ fn an_interrupted_download_is_resumed() {
             .filter_map(|it| it.split_once(" bytes=").map(|(_, range)| range))
             .collect();
         assert_eq!(ranges, ["100000-", "200000-"]);
-        assert!(run.events.iter().any(|note| note.starts_with("Retrying")));
+        assert!(run.events.iter().any(|event| event.starts_with("Retrying")));
         let folder = run.folder();
         assert_eq!(
             std::fs::read(folder.join("model.safetensors")).unwrap(),
@@ -159,11 +159,11 @@ fn partial_files_that_are_too_long_or_complete_are_handled() {
         let hub = TestHub::new(tiny());
         let folder = hub.run(REPO).folder();
         let blob = folder.join("model.safetensors").canonicalize().unwrap();
-        let mut half = std::fs::read(&blob).unwrap();
-        half.resize(length, 0);
+        let mut partial = std::fs::read(&blob).unwrap();
+        partial.resize(length, 0);
         std::fs::remove_file(&blob).unwrap();
         let name = format!("{}.incomplete", blob.file_name().unwrap().display());
-        std::fs::write(blob.with_file_name(name), half).unwrap();
+        std::fs::write(blob.with_file_name(name), partial).unwrap();
         let run = hub.run(REPO);
         assert_eq!(run.downloads().len(), usize::from(length > 300_000));
         let file = run.folder().join("model.safetensors");
@@ -249,7 +249,7 @@ fn names_from_the_hub_do_not_escape_the_cache() {
         model.listed.push(outside.to_owned());
     }
     let hub = TestHub::new(model);
-    // Only users of the modules report them.
+    // Invalid modules are reported by the loader, not by the download.
     let run = hub.run(REPO);
     assert!(!run.requests.iter().any(|it| it.contains("outside")));
     assert!(run.folder().join("7_Pooling/config.json").is_file());

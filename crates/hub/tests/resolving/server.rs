@@ -138,12 +138,12 @@ fn answer(
     requests.lock().unwrap().push(line);
     let mut reply = {
         let model = model.lock().unwrap();
-        let wrong = model
+        let unauthorized = model
             .token
             .is_some_and(|token| authorization != Some(&format!("Bearer {token}")));
         if let Some((status, code)) = model.refusal {
             Reply::error(status, code)
-        } else if wrong && !request.path.starts_with("/storage/") {
+        } else if unauthorized && !request.path.starts_with("/storage/") {
             Reply::error(401, "GatedRepo")
         } else {
             route(&model, &request)
@@ -173,7 +173,7 @@ struct Reply {
 
 impl Reply {
     fn new(status: u16, headers: &[(&str, String)], body: Vec<u8>) -> Self {
-        let mut head = format!("HTTP/1.1 {status} Words\r\nconnection: close\r\n");
+        let mut head = format!("HTTP/1.1 {status} Reason\r\nconnection: close\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
@@ -274,8 +274,8 @@ fn file(model: &Model, name: &str, request: &Request) -> Reply {
         reply.interruptible = true;
         if request.method == "HEAD" {
             let true_header = format!("content-length: {}\r\n", bytes.len());
-            let size_error = format!("content-length: {}\r\n", stated_size(model, bytes));
-            reply.head = reply.head.replace(&true_header, &size_error);
+            let stated_header = format!("content-length: {}\r\n", stated_size(model, bytes));
+            reply.head = reply.head.replace(&true_header, &stated_header);
         }
     }
     reply
@@ -292,8 +292,8 @@ fn etag(model: &Model, name: &str) -> String {
     for byte in bytes {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     }
-    let more = if is_weights(name) { &*model.etag } else { "" };
-    format!("\"{more}{hash:016x}\"")
+    let prefix = if is_weights(name) { &*model.etag } else { "" };
+    format!("\"{prefix}{hash:016x}\"")
 }
 
 fn is_weights(name: &str) -> bool {

@@ -172,8 +172,8 @@ impl Config {
 
     /// A step that is enabled by default in both processors.
     fn step<T>(&self, key: &str, default: Option<T>) -> Result<Option<T>, ImageError> {
-        let present = self.bool(key, default.is_some())?;
-        Ok(default.filter(|_| present))
+        let enabled = self.bool(key, default.is_some())?;
+        Ok(default.filter(|_| enabled))
     }
 
     fn bool(&self, key: &str, default: bool) -> Result<bool, ImageError> {

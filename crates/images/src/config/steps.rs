@@ -50,8 +50,8 @@ impl Config {
     }
 
     pub(super) fn crop(&self, default: Option<Size>) -> Result<Option<Size>, ImageError> {
-        let present = self.bool("do_center_crop", default.is_some())?;
-        match (present, self.get("crop_size")) {
+        let enabled = self.bool("do_center_crop", default.is_some())?;
+        match (enabled, self.get("crop_size")) {
             (false, _) => Ok(None),
             (true, Some(value)) => match size(value) {
                 Some(size) => Ok(Some(size)),

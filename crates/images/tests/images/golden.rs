@@ -57,7 +57,7 @@ pub fn files() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder().join("files")).unwrap();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert!(files.len() > 50, "fixtures/images/files has them all");
+    assert!(files.len() > 50, "fixtures/images/files is incomplete");
     files
 }
 

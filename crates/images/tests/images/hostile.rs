@@ -18,7 +18,7 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_that_is_no_image_is_reported() {
+fn a_file_that_is_not_an_image_is_reported() {
     let expected =
         "it is not an image of a supported format; give a PNG, JPEG, GIF, BMP or WebP file";
     for bytes in [
@@ -40,7 +40,7 @@ fn a_missing_file_is_reported() {
 
 /// A truncated image is an error in every format, as in Pillow: missing data is never filled in.
 #[test]
-fn a_file_that_was_cut_is_an_error() {
+fn a_truncated_file_is_an_error() {
     // The first frame of an animation is complete long before the file is.
     for path in files()
         .into_iter()
@@ -48,8 +48,8 @@ fn a_file_that_was_cut_is_an_error() {
     {
         let bytes = std::fs::read(&path).unwrap();
         for part in 1..8 {
-            let cut = &bytes[..bytes.len() * part / 8];
-            if let Ok(image) = Image::decode("it", cut) {
+            let truncated = &bytes[..bytes.len() * part / 8];
+            if let Ok(image) = Image::decode("it", truncated) {
                 panic!("{}: {part}/8 of it gave {:?}", path.display(), image.size());
             }
         }
@@ -61,7 +61,7 @@ fn a_file_that_was_cut_is_an_error() {
     );
 }
 
-/// Cameras embed previews with end markers before the image, and videos after it: neither is mistaken for its end.
+/// Cameras embed previews with end markers before the image, and videos after it: neither marks its end.
 #[test]
 fn only_the_end_marker_of_the_image_itself_counts() {
     let image_bytes = file("rgb.jpg");
@@ -73,13 +73,13 @@ fn only_the_end_marker_of_the_image_itself_counts() {
     let expected = Image::decode("it", &image_bytes).unwrap();
     let with_video = [&with_preview, &b"a film \xFF\xDA\0\x08"[..]].concat();
     assert_eq!(Image::decode("it", &with_video).unwrap(), expected);
-    let cut = &with_preview[..with_preview.len() - 20];
-    assert!(error(cut).contains("the file is truncated"));
+    let truncated = &with_preview[..with_preview.len() - 20];
+    assert!(error(truncated).contains("the file is truncated"));
 }
 
 /// A header that declares too many pixels is refused before decoding.
 #[test]
-fn a_bomb_is_refused_before_allocating() {
+fn a_decompression_bomb_is_refused_before_allocating() {
     let mut bomb = file("rgb.bmp");
     bomb[18..22].copy_from_slice(&60_000u32.to_le_bytes());
     bomb[22..26].copy_from_slice(&60_000u32.to_le_bytes());
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn cut_and_changed_files_do_not_panic(
+    fn truncated_and_changed_files_do_not_panic(
         file in any::<prop::sample::Index>(),
         cut in any::<prop::sample::Index>(),
         whole in any::<bool>(),

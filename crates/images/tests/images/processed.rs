@@ -7,7 +7,7 @@ use crate::golden::{Golden, open};
 use crate::settings::preprocessor;
 
 #[test]
-fn values_are_transformers() {
+fn values_equal_those_of_transformers() {
     let golden = Golden::load();
     let cases = golden.cases("processed");
     assert!(cases.len() > 30);
@@ -75,7 +75,7 @@ fn a_shortest_edge_of_an_extreme_aspect_ratio_is_refused_before_allocating() {
         "image_processor_type": "ViTImageProcessor",
         "size": {"shortest_edge": 1_000_000_000_000u64},
     });
-    let thread = Image::from_rgb(
+    let narrow = Image::from_rgb(
         Size {
             height: 100_000,
             width: 1,
@@ -84,7 +84,7 @@ fn a_shortest_edge_of_an_extreme_aspect_ratio_is_refused_before_allocating() {
     );
     let error = preprocessor(&config)
         .unwrap()
-        .pixel_values(&thread)
+        .pixel_values(&narrow)
         .unwrap_err();
     assert!(matches!(error, ImageError::Unresizable { .. }), "{error}");
 }

@@ -13,7 +13,7 @@ const FILTERS: [Resampling; 4] = [
 ];
 
 #[test]
-fn every_byte_is_pillows() {
+fn every_byte_equals_that_of_pillow() {
     let golden = Golden::load();
     let cases = golden.cases("resized");
     assert!(cases.len() > 150);
@@ -69,7 +69,7 @@ proptest! {
 
     /// Weights sum to one: an image of one color keeps it.
     #[test]
-    fn a_plain_color_stays(
+    fn a_uniform_color_is_preserved(
         (height, width) in (1usize..40, 1usize..40),
         (new_height, new_width) in (1usize..40, 1usize..40),
         filter in 0usize..4,

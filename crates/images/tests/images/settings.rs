@@ -39,7 +39,7 @@ fn defaults_are_those_of_the_type() {
 }
 
 #[test]
-fn a_file_without_a_type_is_of_the_models_type() {
+fn a_file_without_a_type_uses_the_model_type() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("preprocessor_config.json", r#"{"size": 384}"#);
@@ -64,7 +64,7 @@ fn a_file_without_a_type_is_of_the_models_type() {
 }
 
 #[test]
-fn another_type_is_named() {
+fn an_unsupported_type_is_named() {
     assert_eq!(
         message(&json!({"image_processor_type": "CLIPImageProcessor"})),
         " is of type CLIPImageProcessor, which is not supported; supported are ViTImageProcessor, ViTImageProcessorFast, \

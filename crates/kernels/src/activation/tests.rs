@@ -1,4 +1,4 @@
-//! Activations and gates against their naive versions, at the limits of `f32`, and what is refused.
+//! Activations and gates against their naive versions, infinities and NaN, and refused lengths.
 
 use super::*;
 use crate::checks::{
@@ -21,9 +21,8 @@ fn check(kind: Activation, gate: &[f32], up: &[f32], dy: &[f32]) {
         |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a * b).collect() };
     let (up64, dy64) = (to_f64(up), to_f64(dy));
     on_each_instruction_set(|| {
-        let fresh = || vec![f32::NAN; gate.len()];
-        let (mut y, mut dx, mut gated_y, mut dgate, mut dup) =
-            (fresh(), fresh(), fresh(), fresh(), fresh());
+        let [mut y, mut dx, mut gated_y, mut dgate, mut dup] =
+            [(); 5].map(|()| vec![f32::NAN; gate.len()]);
         activate(kind, gate, &mut y);
         activate_backward(kind, gate, dy, &mut dx);
         gated(kind, gate, up, &mut gated_y);
@@ -68,15 +67,15 @@ proptest! {
         length in lengths(),
         seed: u64,
         kind in prop::sample::select(KINDS.to_vec()),
-        size in 0.01f32..20.0,
+        scale in 0.01f32..20.0,
     ) {
-        let gate: Vec<f32> = random_values(seed, length).iter().map(|x| x * size).collect();
+        let gate: Vec<f32> = random_values(seed, length).iter().map(|x| x * scale).collect();
         check(kind, &gate, &random_values(!seed, length), &random_values(seed ^ 7, length));
     }
 }
 
 #[test]
-fn derivatives_are_finite_differences() {
+fn derivatives_match_finite_differences() {
     let x = [-5.0, -1.5, -0.7, -0.1, 0.1, 0.9, 1.3, 2.0, 7.0];
     for kind in KINDS {
         let sum = |x: &[f64]| x.iter().map(|x| naive::value(kind, *x)).sum();
@@ -86,7 +85,7 @@ fn derivatives_are_finite_differences() {
 }
 
 #[test]
-fn infinities_and_nan_pass_as_in_pytorch() {
+fn infinities_and_nan_propagate_as_in_pytorch() {
     let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0];
     let values = |kind| {
         let mut y = [1.0; 4];
@@ -105,7 +104,7 @@ fn infinities_and_nan_pass_as_in_pytorch() {
         let [nan, high, low, zero] = values(Activation::Sigmoid);
         assert!(nan.is_nan());
         assert_eq!((high, low, zero), (1.0, 0.0, 0.5));
-        // PyTorch passes the gradient where the input is NaN, and none where ReLU is off.
+        // As in PyTorch, the gradient passes where the input is NaN, and is zero where ReLU is off.
         let mut dx = [0.0; 4];
         activate_backward(
             Activation::Relu,
@@ -118,7 +117,7 @@ fn infinities_and_nan_pass_as_in_pytorch() {
 }
 
 #[test]
-fn other_lengths_are_refused() {
+fn mismatched_lengths_are_refused() {
     let message = panic_message(|| gated(Activation::Silu, &[0.0], &[0.0], &mut []));
     assert!(
         message.contains("gated: argument 3 has 0 values"),

@@ -23,7 +23,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the gradients are written, in full.
+/// Where the gradients are written: overwritten, not accumulated.
 #[derive(Debug)]
 pub struct Gradients<'a> {
     /// Of the queries.
@@ -468,7 +468,7 @@ impl BackwardTask<'_> {
 /// Copies padded rows to the strided rows of a head.
 ///
 /// # Safety
-/// The rows of the head must lie inside the memory, and nobody else may use them.
+/// The rows of the head must lie inside the memory, and nothing else may access them.
 #[inline(always)]
 unsafe fn write_rows<S: Simd>(
     start: *mut f32,
@@ -480,7 +480,7 @@ unsafe fn write_rows<S: Simd>(
     padded_width: usize,
 ) {
     for row in 0..rows {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let to = unsafe {
             std::slice::from_raw_parts_mut(start.add(strides.at(batch, head, row)), width)
         };

@@ -10,15 +10,15 @@
 
 use super::Shape;
 
-/// What the elements of a bias belong to.
+/// How the elements of a bias are indexed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BiasLayout {
-    /// Pairs of a query and a key: `[queries, keys]`.
+    /// By query and key: `[queries, keys]`.
     #[default]
     PerPair,
-    /// Keys: the same row for every query.
+    /// By key: the same row for every query.
     PerKey,
-    /// Distances: `queries + keys - 1` elements; query `i` and key `j` read element `j - i + queries - 1`.
+    /// By distance: `queries + keys - 1` elements; query `i` and key `j` read element `j - i + queries - 1`.
     PerDistance,
 }
 
@@ -48,7 +48,7 @@ impl BiasLayout {
 pub struct Bias<'a> {
     /// The elements; those of one head are contiguous.
     pub data: &'a [f32],
-    /// What they belong to.
+    /// How they are indexed.
     pub layout: BiasLayout,
     /// From a sequence to the next.
     pub batch_stride: usize,

@@ -134,9 +134,9 @@ fn add_block<S: Simd, const N: usize, const P: usize>(
         let value = &S::as_simd_f32s(values.row(key)).0[from..from + N];
         add_multiple(simd, *weight, value, &mut sums[0]);
     }
-    for lane in 0..N {
+    for i in 0..N {
         for sums in &sums {
-            block[lane] = simd.add_f32s(block[lane], sums[lane]);
+            block[i] = simd.add_f32s(block[i], sums[i]);
         }
     }
 }

@@ -319,7 +319,7 @@ impl ForwardTask<'_> {
         self.accumulate_values(simd, rows, keys, values, &*scores, softmax, &key_ranges);
     }
 
-    /// Prefetches what follows the block of queries that begins at `first`.
+    /// What to prefetch during the block of queries that begins at `first`.
     #[inline(always)]
     fn prefetch(&self, first: usize) -> Prefetch {
         let OutputPointers {
@@ -386,7 +386,7 @@ impl ForwardTask<'_> {
         let (accumulator, padded_width) = (&mut *softmax.accumulator, softmax.padded_width);
         if !self.is_packed {
             let values = self.kv_rows(self.value, self.shape.value_width);
-            // There are few enough rows for one group.
+            // With at most `DECODE_MAX_QUERIES` rows there is one row group.
             let visible = key_ranges.at(0);
             for (weights, accumulator) in weights
                 .chunks_exact(self.shape.score_stride())

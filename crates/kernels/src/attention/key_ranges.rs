@@ -1,7 +1,7 @@
 //! Visible key ranges of a tile: along the edge of a mask, microkernel tiles that hold no visible key are skipped.
 //!
-//! All rows of a row group multiply what any of them sees, with weights of zero: a NaN or infinite value there makes their
-//! results NaN.
+//! Each row of a row group multiplies all keys that any row of the group sees, with a weight of zero where it does not
+//! see them itself: a NaN or infinite value there makes its result NaN.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const MAX_ROW_GROUPS: usize = KEYS.div_ceil(MR);
 
 const _: () = assert!(QUERIES <= KEYS);
 
-/// For each group of [`MR`] rows of a tile, the columns that one of them needs.
+/// For each group of [`MR`] rows of a tile, the columns that any of them needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyRanges {
     ranges: [[usize; 2]; MAX_ROW_GROUPS],
@@ -61,7 +61,7 @@ impl KeyRanges {
         key_ranges
     }
 
-    /// For each group of columns, the rows of `0..rows` that need one of them.
+    /// For each group of columns, the rows of `0..rows` that need any of them.
     #[inline(always)]
     pub fn transposed(&self, rows: usize, columns: usize) -> Self {
         let mut transposed = Self::all(rows);

@@ -44,7 +44,7 @@ const PANEL: usize = 64;
 
 const _: () = assert!(KEYS.is_multiple_of(PANEL));
 
-/// The sizes of an attention.
+/// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Sequences.

@@ -77,8 +77,8 @@ fn maximum<S: Simd>(simd: S, vectors: &[S::f32s]) -> f32 {
     let mut max = [simd.splat_f32s(f32::NEG_INFINITY); 4];
     let (blocks, rest) = vectors.as_chunks::<4>();
     for block in blocks {
-        for lane in 0..4 {
-            max[lane] = simd.max_f32s(block[lane], max[lane]);
+        for i in 0..4 {
+            max[i] = simd.max_f32s(block[i], max[i]);
         }
     }
     for vector in rest {

@@ -123,7 +123,7 @@ pub(super) unsafe fn product_with_panels<S: Simd>(
                 continue;
             }
             let width = microkernel::tile_width::<S>(needed.end - column);
-            // SAFETY: the caller's promise; the slice checks that the tile starts inside C.
+            // SAFETY: guaranteed by the caller; the slice checks that the tile starts inside C.
             unsafe {
                 let start = a.at(row, 0);
                 microkernel::gemm_tile(
@@ -203,7 +203,7 @@ pub(super) unsafe fn add_product<S: Simd>(
             if first >= needed {
                 continue;
             }
-            // SAFETY: the caller's promise for `a` and `b`; `c` was checked above to hold whole padded rows.
+            // SAFETY: the caller guarantees `a` and `b`; `c` was checked above to hold whole padded rows.
             unsafe {
                 let start = a.at(row, first);
                 microkernel::gemm_tile(
@@ -303,8 +303,8 @@ impl VisibleSpan {
     }
 }
 
-/// Masks a row of raw scores with minus infinity, and returns the factor that they still need to be scaled with. They are
-/// scaled here if there is a bias, which is added.
+/// Masks a row of raw scores with minus infinity, and adds the bias. Returns the factor that they still have to be
+/// multiplied by: the scale, or one if they were scaled here.
 #[inline(always)]
 pub(super) fn scale_and_mask(
     scores_row: &mut [f32],

@@ -28,7 +28,7 @@ struct Case {
     blocks: Option<(usize, bool)>,
     bias: Option<BiasLayout>,
     dropout: bool,
-    reads_log_sum_exp: bool,
+    has_log_sum_exp_gradient: bool,
     length_first: bool,
 }
 
@@ -130,7 +130,7 @@ fn check(case: &Case) {
     };
     let bias_layout = case.bias.unwrap_or_default();
     let mut bias = values_from(s.heads * bias_layout.head_len(&s), 9);
-    // Some are masked by minus infinity; with a bias per key, for all queries of a head.
+    // Minus infinity masks some scores; with a bias per key, for all queries of a head.
     bias.iter_mut()
         .step_by(7)
         .for_each(|it| *it = f32::NEG_INFINITY);
@@ -162,7 +162,9 @@ fn check(case: &Case) {
     let expected = naive::forward(&s, q, k, v, &options);
     let output_gradients = to_heads_first(&data[3], strides(c_size), c_size);
     let log_sum_exp_gradients = values_from(s.batch * s.heads * s.queries, 11);
-    let log_sum_exp_gradients = case.reads_log_sum_exp.then_some(&*log_sum_exp_gradients);
+    let log_sum_exp_gradients = case
+        .has_log_sum_exp_gradient
+        .then_some(&*log_sum_exp_gradients);
     let expected_gradients = ExpectedGradients::new(|terms| {
         naive::backward(
             &s,
@@ -228,7 +230,7 @@ fn check(case: &Case) {
             let found = to_heads_first(&dv, strides(v_size), v_size);
             expected_gradients.assert_close("value", case, &found, |it| &it.value);
             expected_gradients.assert_close("bias", case, &dbias, |it| &it.bias);
-            // Without a gradient of the bias, a row takes another loop.
+            // Without a gradient of the bias, the scores take another code path.
             let mut dq_without_bias = vec![f32::NAN; count(q_size)];
             let gradients = Gradients {
                 query: &mut dq_without_bias,
@@ -349,7 +351,7 @@ fn cases() -> impl Strategy<Value = Case> {
                 blocks,
                 dropout: flags.1,
                 length_first: flags.2,
-                reads_log_sum_exp: flags.3,
+                has_log_sum_exp_gradient: flags.3,
                 window,
                 keys: padding.map(|(from, to)| {
                     let to = to.min(keys);
@@ -385,14 +387,14 @@ fn long([queries, keys]: [usize; 2]) -> Case {
         blocks: None,
         bias: None,
         dropout: false,
-        reads_log_sum_exp: false,
+        has_log_sum_exp_gradient: false,
         length_first: false,
     }
 }
 
 #[test]
 fn long_sequences_take_several_tasks_blocks_and_tiles() {
-    // In the last, the first queries are before all keys.
+    // In the last case, the first queries are before all keys.
     for lengths in [[193, 193], [200, 400], [385, 257], [400, 129]] {
         let (plain, padding) = (long(lengths), 60..lengths[1].min(140));
         check(&plain);
@@ -504,7 +506,7 @@ fn masked_values_may_be_anything() {
 }
 
 #[test]
-fn bits_do_not_depend_on_how_queries_are_split_into_tasks() {
+fn results_do_not_depend_on_how_queries_are_split_into_tasks() {
     let case = long([1000, 1000]);
     let values = values_from(1000 * case.shape.value_width, 3);
     // Blocks whose boundaries are not task boundaries.
@@ -535,7 +537,7 @@ fn bits_do_not_depend_on_how_queries_are_split_into_tasks() {
 }
 
 #[test]
-fn the_reference_gradients_are_finite_differences() {
+fn the_reference_gradients_match_finite_differences() {
     let shape = Shape {
         batch: 1,
         heads: 2,
@@ -612,7 +614,7 @@ fn the_reference_gradients_are_finite_differences() {
 }
 
 #[test]
-fn nan_and_infinity_pass_through() {
+fn nan_propagates_to_the_queries_that_see_it() {
     let shape = Shape {
         batch: 1,
         heads: 1,

@@ -58,21 +58,22 @@ proptest! {
     fn losses_and_gradients_equal_the_naive_reference(
         (rows, vocabulary) in shapes(),
         seed: u64,
-        size in 0.1f32..20.0,
+        scale in 0.1f32..20.0,
         label_smoothing in prop::sample::select(vec![0.0f32, 0.1]),
     ) {
         let logits: Vec<f32> =
-            random_values(seed, rows * vocabulary).iter().map(|x| x * size).collect();
+            random_values(seed, rows * vocabulary).iter().map(|x| x * scale).collect();
         check(&logits, &targets(seed, rows, vocabulary), vocabulary, label_smoothing);
     }
 }
 
-/// The error of a gradient is a few ulps of itself, wherever the logits are. (`check` compares with 1.)
+/// Gradients keep their relative precision, however large the logits. (The tolerances of `check` are relative to one.)
 #[test]
 fn logits_far_from_zero_keep_their_precision() {
     let (vocabulary, targets) = (BLOCK + 5, [3, BLOCK as i64]);
-    for (far, label_smoothing) in [(0.0, 0.1), (500.0, 0.0), (-500.0, 0.1), (30_000.0, 0.1)] {
-        let logits: Vec<f32> = (random_values(7, 2 * vocabulary).iter().map(|x| x + far)).collect();
+    for (offset, label_smoothing) in [(0.0, 0.1), (500.0, 0.0), (-500.0, 0.1), (30_000.0, 0.1)] {
+        let logits: Vec<f32> =
+            (random_values(7, 2 * vocabulary).iter().map(|x| x + offset)).collect();
         check(&logits, &targets, vocabulary, label_smoothing);
         let expected = naive::cross_entropy_backward(
             &to_f64(&logits),
@@ -107,16 +108,16 @@ fn logits_far_from_zero_keep_their_precision() {
 }
 
 #[test]
-fn infinities_and_nan_pass_as_in_pytorch() {
+fn infinities_and_nan_propagate_as_in_pytorch() {
     let vocabulary = 2 * BLOCK + 3;
     let mut logits = random_values(5, 6 * vocabulary);
     let rows: Vec<&mut [f32]> = logits.chunks_mut(vocabulary).collect();
-    let [nothing, nan, high, some, late, ignored] = rows.try_into().unwrap();
-    nothing.fill(f32::NEG_INFINITY);
+    let [masked, nan, infinite, partly_masked, late_max, ignored] = rows.try_into().unwrap();
+    masked.fill(f32::NEG_INFINITY);
     nan[BLOCK + 1] = f32::NAN;
-    high[7] = f32::INFINITY;
-    some[..BLOCK].fill(f32::NEG_INFINITY);
-    late[vocabulary - 1] = 80.0;
+    infinite[7] = f32::INFINITY;
+    partly_masked[..BLOCK].fill(f32::NEG_INFINITY);
+    late_max[vocabulary - 1] = 80.0;
     ignored.fill(f32::NAN);
     check(
         &logits,
@@ -141,7 +142,7 @@ fn infinities_and_nan_pass_as_in_pytorch() {
 }
 
 #[test]
-fn the_gradient_is_the_finite_difference() {
+fn the_gradient_matches_finite_differences() {
     let (logits, targets) = (to_f64(&random_values(6, 28)), [3, IGNORE_INDEX, 0, 6]);
     for label_smoothing in [0.0, 0.2] {
         let found = naive::cross_entropy_backward(&logits, &targets, 7, label_smoothing, 1.5);
@@ -155,7 +156,7 @@ fn the_gradient_is_the_finite_difference() {
 }
 
 #[test]
-fn strange_targets_and_sizes_are_refused() {
+fn unknown_targets_and_mismatched_sizes_are_refused() {
     let call = |targets: &[i64], logits: usize| {
         let rows = targets.len();
         let logits = vec![0.0; logits];

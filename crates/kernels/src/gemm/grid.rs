@@ -15,13 +15,13 @@ pub(super) struct Grid {
     /// Rows and columns of a block.
     block: [usize; 2],
     bands: usize,
-    /// Blocks of a band below each other.
+    /// Rows of blocks in a band.
     down: usize,
-    /// Blocks of a band side by side.
+    /// Columns of blocks.
     across: usize,
 }
 
-/// Rows of a band that are worth packing all of B for, though another thread packs it too.
+/// Rows of a band that are worth packing all of B for, even though another thread packs it too.
 const MIN_BAND_ROWS: usize = 1024;
 /// FMAs per thread, in units of 2^16, of a large product: some 20 ms with narrow tiles.
 const LARGE_WORK: usize = 1 << 14;
@@ -79,7 +79,7 @@ impl Grid {
         }
     }
 
-    /// A grid of `bands` bands, each with `across` blocks side by side.
+    /// A grid of `bands` bands, each with one row of `across` blocks.
     pub fn of([rows, columns]: [usize; 2], bands: usize, across: usize, tile: TileSize) -> Self {
         let block = [
             rows.div_ceil(bands).next_multiple_of(MR),
@@ -95,7 +95,7 @@ impl Grid {
         }
     }
 
-    /// The same with `down` blocks below each other in a band, or fewer where there are not enough rows.
+    /// The same with `down` rows of blocks in each band, or fewer if there are not enough rows.
     pub fn split_bands(self, down: usize) -> Self {
         let rows = self.band.div_ceil(down.max(1)).next_multiple_of(MR);
         Self {
@@ -119,7 +119,7 @@ impl Grid {
         self.bands * self.across * self.down
     }
 
-    /// Blocks side by side.
+    /// Columns of blocks.
     pub fn across(&self) -> usize {
         self.across
     }
@@ -160,7 +160,7 @@ mod tests {
                 let blocks = (0..grid.tasks()).map(|it| (grid.rows(it), grid.columns(it)));
                 let mut blocks: Vec<_> = blocks.filter(|(down, _)| !down.is_empty()).collect();
                 blocks.sort_by_key(|(down, across)| (down.start, across.start));
-                // Rows of blocks cover C without gaps from the first row to the last, and so do the blocks in each of them.
+                // Rows of blocks cover C from the first row to the last, and the blocks of each cover all columns.
                 let mut next = [0, 0];
                 for (down, across) in blocks {
                     prop_assert_eq!([down.start, across.start], next);
@@ -188,7 +188,7 @@ mod tests {
             let mut firsts: Vec<usize> =
                 (0..grid.tasks()).map(|it| grid.columns(it).start).collect();
             firsts.dedup();
-            // Few rows: one column of blocks after the other. Many: the same in the upper half, the first thread's, then in the lower.
+            // Few rows: one column of blocks after another. Many: the same within each thread's band.
             let expected: &[usize] = match rows {
                 1200 => &[0, 512, 1024],
                 _ => &[0, 512, 1024, 0, 512, 1024],

@@ -23,7 +23,7 @@ pub(super) const MAX_PACKED_DEPTH: usize = 4 * KC;
 const PACKED_B_VALUES: usize = 1 << 18;
 /// A block of C of at most this size stays in L2 anyway, with one block of B at a time.
 const L2_OUTPUTS: usize = 1 << 17;
-/// With narrow tiles, packing A pays from this number of columns.
+/// With narrow tiles, packing A pays off from this number of columns.
 const PACK_A_MIN_COLUMNS: usize = 256;
 /// The largest stride between columns of a transposed A that wide tiles read in place. Measured: 0.82 to 1.0 of the time with
 /// packing, and up to 2.7 times as much beyond, probably because of cache set conflicts.
@@ -55,7 +55,7 @@ impl OutputPtr {
     /// The element must lie inside C.
     #[inline(always)]
     pub unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.start.add(row * self.columns + column) }
     }
 }
@@ -128,14 +128,14 @@ impl Macrokernel<'_> {
         let mc = MC.min(self.rows.len()).next_multiple_of(MR);
         let packed_a_size = if packs_a { kc * mc } else { 0 };
         let packed_width = nc.min(self.columns.len()).next_multiple_of(self.tile.nr);
-        // Taken out of the thread-local meanwhile: the epilogue may run a product of its own.
+        // Taken out of the thread-local, because the epilogue may run a GEMM of its own.
         let mut cache = PACKED_B.take();
         cache.reserve(packed_depth * packed_width);
         with_scratch(&PACKED_A, packed_a_size, |packed_a| {
             for columns in chunks(self.columns.clone(), nc) {
                 for packed_depths in chunks(0..depth, packed_depth) {
                     let blocks = || chunks(packed_depths.clone(), kc).zip(0..);
-                    // This determines the layout: blocks of depth depend on the term alone.
+                    // All that the packed layout depends on: the blocking of the depth follows from the term.
                     let key = Some((
                         self.term,
                         columns.clone(),
@@ -249,7 +249,7 @@ impl Macrokernel<'_> {
             false => MR * a.row_stride,
             true => MR * depths.len(),
         };
-        // Measured: prefetching A pays for wide tiles that read whole contiguous rows, not for parts of longer rows.
+        // Measured: prefetching A pays off for wide tiles that read whole contiguous rows, not parts of longer rows.
         let prefetches_a = self.tile.is_wide() && !packs_a && a.row_stride == depths.len();
         for strip in chunks(columns.clone(), STRIP) {
             // SAFETY: the strip of C starts inside it.
@@ -264,7 +264,7 @@ impl Macrokernel<'_> {
                 c,
                 c_stride: self.output.columns,
                 init: init.skip_columns(strip.start),
-                // After the first strip they are in L2.
+                // After the first strip, the rows of A are in L2.
                 prefetches_a: prefetches_a && strip.start == columns.start,
             };
             simd::run(self.instructions, strip_tiles);
@@ -332,8 +332,8 @@ impl WithSimd for StripTiles<'_> {
                     start: self.a.start.wrapping_add(a_panel * self.panel_stride),
                     ..self.a
                 };
-                // The next rows of A are prefetched by the tiles of the first panel of B if that stays in L1, each all of
-                // them, or else by all tiles side by side, each its share.
+                // If a panel of B stays in L1, the tiles of the first panel prefetch the next rows of A; otherwise the
+                // tiles side by side share the prefetching.
                 let shares = match b_stays {
                     true => 1,
                     false => b_panels,

@@ -97,7 +97,7 @@ impl TaskSet for SplitK<'_> {
     unsafe fn run(&self, task: usize) {
         let blocks = self.grid().tasks();
         let (half, block) = (task / blocks, task % blocks);
-        // SAFETY: each task is another block of another half.
+        // SAFETY: each task is a different block of one of the halves.
         unsafe { self.halves[half].run(block) };
         if !self.half_done[block].swap(true, Ordering::AcqRel) {
             return;

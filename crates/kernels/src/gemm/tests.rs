@@ -1,3 +1,5 @@
+//! Products against the naive version, bitwise equality for any partition, split-K, and the packed-B cache.
+
 use super::macrokernel::{KC, MAX_PACKED_DEPTH, MC, NC};
 use super::*;
 use crate::checks::to_f64;
@@ -43,7 +45,7 @@ fn check(
             let tolerance = 1e-5 * (depth as f32).sqrt().max(1.0) + 1e-6 * expected.abs();
             assert!(
                 (ours - expected).abs() <= tolerance,
-                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} for {expected}"
+                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} instead of {expected}"
             );
         }
     }
@@ -116,7 +118,7 @@ fn results_are_bitwise_equal_whether_a_is_packed_or_not() {
 
 #[test]
 fn deep_products_pack_several_blocks_of_depth() {
-    // Up to two threads, more outputs than `L2_OUTPUTS` in each block, and more depth than is packed at a time.
+    // With up to two threads, blocks have more than `L2_OUTPUTS` outputs; the depth is more than is packed at a time.
     check(
         1100,
         MAX_PACKED_DEPTH + KC + 5,
@@ -131,7 +133,7 @@ fn deep_products_pack_several_blocks_of_depth() {
 
 #[test]
 fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
-    // Some odd depths are where one half alone would get another grid than the other.
+    // At some of the odd depths, each half alone would get a different grid.
     for (rows, depth, columns) in [
         (32, 256, 32),
         (32, 383, 32),
@@ -151,7 +153,7 @@ fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
         for &instructions in simd::available() {
             let mut first: Option<Vec<f32>> = None;
             for threads in 1..9 {
-                // Stale values in the reused buffer must not show.
+                // Stale values in the reused buffer must not affect the result.
                 let mut c = vec![f32::NAN; rows * columns];
                 with_instructions(instructions, || {
                     let mut split = SplitK::with_threads(a, b, &mut c, threads);
@@ -161,7 +163,7 @@ fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
                 for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
                     assert!(
                         (ours - theirs).abs() < 1e-5 * (depth as f32).sqrt(),
-                        "{rows}×{depth}×{columns}, {threads} threads, at {i}: {ours} for {theirs}"
+                        "{rows}×{depth}×{columns}, {threads} threads, at {i}: {ours} instead of {theirs}"
                     );
                 }
                 let same = first.get_or_insert_with(|| c.clone()) == &c;
@@ -173,7 +175,7 @@ fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
 
 #[test]
 fn blocks_share_packed_b_and_products_do_not() {
-    // Blocks are below each other, so that each product starts with the columns with which the last one ended.
+    // All blocks have the same columns, so each product starts with those that the previous one ended with.
     let (rows, columns) = (2200, 440);
     for depth in [KC - 1, KC + 1] {
         let a = values(rows * depth, 1);
@@ -217,7 +219,7 @@ fn blocks_share_packed_b_and_products_do_not() {
 
 #[test]
 fn an_epilogue_may_be_a_product() {
-    // Two blocks: the second comes after products inside the first.
+    // Two blocks: the second runs after the products inside the epilogue of the first.
     let (rows, depth, columns) = (1200, 100, 90);
     let (a, b) = (values(rows * depth, 1), values(depth * columns, 2));
     let (a, b) = (

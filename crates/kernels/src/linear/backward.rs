@@ -105,7 +105,7 @@ pub fn backward<'a>(inputs: impl IntoIterator<Item = InputBackward<'a>>) {
             }
         }
     }
-    // The small ones last, for load balance.
+    // The small tasks last, for load balance.
     sets.append(&mut bias_sums);
     let sets: Vec<&dyn TaskSet> = sets.iter().map(|set| &**set).collect();
     threads::run_all(&sets);

@@ -9,7 +9,7 @@ use crate::gemm::Matrix;
 use crate::simd::{self, Instructions};
 use crate::{elementwise, partition, threads};
 
-/// With more rows, packing pays and GEMM is faster.
+/// With more rows, packing pays off and GEMM is faster.
 pub(super) const GEMV_MAX_ROWS: usize = 4;
 
 /// `y = x · weightᵀ`, where the weight has contiguous rows or contiguous columns.
@@ -139,7 +139,7 @@ impl RowDots<'_> {
         let [_, input] = self.weight.sizes();
         let mut weights: [&[f32]; N] = [&[]; N];
         for (weight, output) in weights.iter_mut().zip(outputs) {
-            *weight = self.weight.row(output).expect("chosen for its rows");
+            *weight = self.weight.row(output).expect("rows are contiguous");
         }
         for (row, x) in self.x.chunks_exact(input).enumerate() {
             // The first row prefetches for all.
@@ -176,7 +176,7 @@ impl WithSimd for ColumnAxpys<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let [input, output] = self.columns.sizes();
         let whole = self.inputs.start + self.inputs.len() / COLUMNS_PER_PASS * COLUMNS_PER_PASS;
-        let column = |index| self.columns.row(index).expect("chosen for its columns");
+        let column = |index| self.columns.row(index).expect("columns are contiguous");
         for index in (self.inputs.start..whole).step_by(COLUMNS_PER_PASS) {
             let columns: [&[f32]; COLUMNS_PER_PASS] = std::array::from_fn(|i| column(index + i));
             let rows = self.x.chunks_exact(input);
@@ -237,7 +237,7 @@ pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     dots::<S, 1, false>(simd, a, [b])[0]
 }
 
-/// Dot products of one slice with several, each with four accumulators to hide the latency of FMAs; optionally prefetches ahead.
+/// Dot products of one slice with several, each with four accumulators to hide the latency of FMAs.
 #[inline(always)]
 pub(crate) fn dots<S: Simd, const N: usize, const PREFETCH: bool>(
     simd: S,
@@ -259,8 +259,8 @@ pub(crate) fn dots<S: Simd, const N: usize, const PREFETCH: bool>(
                 let next = b.as_ptr().cast::<f32>().wrapping_add(PREFETCH_DISTANCE / N);
                 simd::prefetch_l2(next, 4 * S::F32_LANES);
             }
-            for lane in 0..4 {
-                sums[lane] = simd.mul_add_f32s(a[lane], b[lane], sums[lane]);
+            for i in 0..4 {
+                sums[i] = simd.mul_add_f32s(a[i], b[i], sums[i]);
             }
         }
     }

@@ -1,3 +1,5 @@
+//! The forward and backward passes against naive sums, NaN and infinities, and several layers in one backward pass.
+
 use super::*;
 use crate::Init;
 use crate::activation::{KINDS, naive};
@@ -15,7 +17,7 @@ fn assert_close(ours: &[f32], theirs: &[f64], what: &str) {
     for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
         assert!(
             (f64::from(*a) - b).abs() < 1e-4 * (1.0 + b.abs()),
-            "{what} at {i}: {a} for {b}"
+            "{what} at {i}: {a} instead of {b}"
         );
     }
 }
@@ -95,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn infinities_and_nan_pass_through_bias_and_activation() {
+fn infinities_and_nan_propagate_through_bias_and_activation() {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].repeat(GEMV_MAX_ROWS);
     let shape = LinearShape {
         // More than GEMV handles.
@@ -124,7 +126,7 @@ fn infinities_and_nan_pass_through_bias_and_activation() {
                     let expected = naive::value(kind, f64::from(x)) as f32;
                     for found in row {
                         let same = *found == expected || (found.is_nan() && expected.is_nan());
-                        assert!(same, "{kind:?} of {x}: {found} for {expected}");
+                        assert!(same, "{kind:?} of {x}: {found} instead of {expected}");
                     }
                 }
             });
@@ -146,7 +148,7 @@ fn a_joint_backward_pass_equals_separate_ones() {
         let weight = values(shape.output * shape.input, seed);
         (weight, values(rows * shape.output, seed + 1))
     };
-    let given: Vec<_> = shapes
+    let weights_and_dys: Vec<_> = shapes
         .as_flattened()
         .iter()
         .zip(10..)
@@ -168,7 +170,7 @@ fn a_joint_backward_pass_equals_separate_ones() {
     let (first, second) = gradients.split_at_mut(3);
     let projection = |i: usize, gradients| {
         let (dweight, dbias): &mut (Vec<f32>, Vec<f32>) = gradients;
-        let (weight, dy) = &given[i];
+        let (weight, dy) = &weights_and_dys[i];
         let shape = shapes.as_flattened()[i];
         LinearBackward {
             shape,
@@ -202,7 +204,7 @@ fn a_joint_backward_pass_equals_separate_ones() {
     ]);
     for (i, (dweight, dbias)) in gradients.iter().enumerate() {
         let shape = shapes.as_flattened()[i];
-        let (weight, dy) = &given[i];
+        let (weight, dy) = &weights_and_dys[i];
         let x = if i < 3 { &a } else { &b };
         let (mut alone, mut alone_bias) =
             (vec![f32::NAN; dweight.len()], vec![f32::NAN; dbias.len()]);

@@ -36,7 +36,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the gradients are written, in full, `[batch, length, heads, width]` each.
+/// Where the gradients are written, `[batch, length, heads, width]` each: overwritten, not accumulated.
 #[derive(Debug)]
 pub struct Gradients<'a> {
     /// Of the queries' features.
@@ -200,7 +200,7 @@ impl LinearBackwardTask<'_> {
         }
         let unpadded = &self.schedule.unpadded;
         for key in (0..unpadded.start).chain(unpadded.end..self.schedule.keys) {
-            // SAFETY: the key exists, and its head is no other task's.
+            // SAFETY: the key exists, and no other task has its head.
             unsafe {
                 self.out
                     .key
@@ -259,7 +259,7 @@ impl LinearBackwardTask<'_> {
         let first = (self.batch * self.shape.heads + head) * self.shape.queries;
         for (out, query) in out.chunks_exact_mut(width + 1).zip(queries) {
             let denominator = self.denominators[first + query];
-            // A denominator of zero gives zeros: there the gradient is zero too.
+            // Where the denominator is zero, the context is a constant zero: no gradient flows back.
             let inverse = super::inverse(denominator);
             let (dnumerator, ddenominator) = out.split_at_mut(width);
             scale_into(simd, context_gradients.row(query), inverse, dnumerator);
@@ -456,7 +456,7 @@ impl LinearBackwardTask<'_> {
                 buffers.state,
             );
         }
-        // SAFETY: the keys exist, and their head is no other task's.
+        // SAFETY: the keys exist, and no other task has their head.
         unsafe {
             write_rows(
                 self.out.key,

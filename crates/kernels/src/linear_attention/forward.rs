@@ -23,7 +23,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the results are written, in full.
+/// Where the results are written: every element is overwritten.
 #[derive(Debug)]
 pub struct ForwardOutputs<'a> {
     /// `[batch, queries, heads, value_width]`
@@ -371,7 +371,7 @@ impl LinearForwardTask<'_> {
         denominator: f32,
     ) {
         let index = (self.batch * self.shape.heads + head) * self.shape.queries + row;
-        // SAFETY: `forward` checked the sizes, and this head is no other task's.
+        // SAFETY: `forward` checked the sizes, and no other task has this head.
         let context = unsafe {
             *self.out.denominators.add(index) = denominator;
             self.out.context.row(self.batch, head, row)

@@ -6,7 +6,7 @@
 //! ```text
 //!  keys      before   │ chunk │           Keys visible to all queries of a chunk are in the state; within the chunk, a
 //!          ┌──────────┼───────┤           small causal triangle of scores is added. Then its keys update the state.
-//!  queries │ φq · S   │ ▙     │           If bidirectional, all keys come before.
+//!  queries │ φq · S   │ ▙     │           Bidirectional: all keys come before.
 //!          └──────────┴───────┘
 //! ```
 //!
@@ -246,16 +246,16 @@ impl OutputHeads {
     }
 
     /// # Safety
-    /// The row must exist, and nobody else may use it.
+    /// The row must exist, and nothing else may access it.
     #[inline(always)]
     unsafe fn row<'a>(self, batch: usize, head: usize, row: usize) -> &'a mut [f32] {
         let at = ((batch * self.length + row) * self.heads + head) * self.width;
-        // SAFETY: the caller's promise; `new` checked the number of rows.
+        // SAFETY: guaranteed by the caller; `new` checked the number of rows.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(at), self.width) }
     }
 }
 
-/// The factor that normalizes a sum. A denominator of zero gives zeros, and so does one whose inverse overflows f32.
+/// The factor that normalizes a sum: zero if the denominator is zero or subnormal, as its reciprocal could overflow.
 #[inline(always)]
 fn inverse(denominator: f32) -> f32 {
     if denominator.abs() < f32::MIN_POSITIVE {

@@ -271,18 +271,18 @@ fn shape_of(length: usize) -> Shape {
 }
 
 #[test]
-fn pieces_with_a_carried_state_equal_the_whole() {
+fn segments_with_a_carried_state_equal_a_single_pass() {
     let whole = shape_of(131);
     let inputs = Inputs::new(&whole);
-    // Positions are the outer axis in memory, so that pieces are slices.
+    // Positions are the outer axis in memory, so that segments are slices.
     let operands = |range: Range<usize>, length: usize| {
-        let cut = |data: &[f32], heads: usize, width: usize| {
+        let slice = |data: &[f32], heads: usize, width: usize| {
             data[range.start * heads * width..range.end * heads * width].to_vec()
         };
         let parts = [
-            (cut(&inputs.query, 4, 19), 4, 19),
-            (cut(&inputs.key, 2, 19), 2, 19),
-            (cut(&inputs.value, 2, 13), 2, 13),
+            (slice(&inputs.query, 4, 19), 4, 19),
+            (slice(&inputs.key, 2, 19), 2, 19),
+            (slice(&inputs.value, 2, 13), 2, 13),
         ];
         parts.map(|(data, heads, width)| (data, Strides::length_first(heads, length, width)))
     };
@@ -308,9 +308,9 @@ fn pieces_with_a_carried_state_equal_the_whole() {
                 kv_sums: &it.kv_sums,
                 key_sums: &it.key_sums,
             });
-            let piece = run(range, initial_state);
-            context.extend_from_slice(&piece.context);
-            state = Some(piece);
+            let segment = run(range, initial_state);
+            context.extend_from_slice(&segment.context);
+            state = Some(segment);
         }
         let to_f64 = crate::checks::to_f64;
         assert_close(
@@ -320,7 +320,7 @@ fn pieces_with_a_carried_state_equal_the_whole() {
             Scale::EachOrOne,
             1e-5,
         );
-        let state = state.expect("there are pieces");
+        let state = state.expect("there are segments");
         assert_close(
             "kv_sums",
             &state.kv_sums,
@@ -339,7 +339,7 @@ fn pieces_with_a_carried_state_equal_the_whole() {
 }
 
 #[test]
-fn the_reference_gradients_are_finite_differences() {
+fn the_reference_gradients_match_finite_differences() {
     let shape = Shape {
         batch: 1,
         heads: 2,
@@ -393,14 +393,14 @@ fn the_reference_gradients_are_finite_differences() {
                         let mut data = data.clone();
                         data[i][j] += step;
                         let context = heads(&data);
-                        let read = context.iter().zip(&inputs.context_gradients);
-                        read.map(|(a, b)| a * f64::from(*b)).sum::<f64>()
+                        let terms = context.iter().zip(&inputs.context_gradients);
+                        terms.map(|(a, b)| a * f64::from(*b)).sum::<f64>()
                     };
                     // The inputs are f32, so the step must be large enough to survive rounding.
                     let step = 1.0 / 1024.0;
                     let measured = (moved(step) - moved(-step)) / f64::from(2.0 * step);
                     let error = (measured - gradient).abs() / gradient.abs().max(1.0);
-                    assert!(error < 1e-3, "{i} {j}: {gradient} for {measured}");
+                    assert!(error < 1e-3, "{i} {j}: {gradient} instead of {measured}");
                 }
             }
         }
@@ -453,7 +453,7 @@ fn a_denominator_of_zero_gives_zeros_and_no_gradient() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn mismatched_sizes_are_refused() {
     let shape = shape_of(3);
     let inputs = Inputs::new(&shape);
     let rows = |heads, width| Strides::heads_first(heads, 3, width);

@@ -101,7 +101,7 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// Address of a tile, checked to fit.
+    /// Address of a tile, after checking that it lies in the slice.
     #[inline(always)]
     fn at<S: Simd>(&mut self, row: usize, rows: usize, column: usize) -> *mut f32 {
         let panel = microkernel::nr::<S>();
@@ -128,7 +128,7 @@ pub(super) unsafe fn multiply<S: Simd>(
         let width = microkernel::tile_width::<S>(columns - column);
         for row in (0..rows).step_by(microkernel::MR) {
             let count = microkernel::MR.min(rows - row);
-            // SAFETY: the caller's promise for `a`; panels and accumulator check theirs.
+            // SAFETY: the caller guarantees `a`; panels and accumulator check theirs.
             unsafe {
                 microkernel::gemm_tile(
                     simd,
@@ -178,7 +178,7 @@ impl Triangle {
                 let count = microkernel::MR.min(self.rows - row);
                 let start = row * stride + column;
                 let c = &mut c[start..start + (count - 1) * stride + panel];
-                // SAFETY: the caller's promise for `a`; the panels check theirs, and the slice is as long as the tile.
+                // SAFETY: the caller guarantees `a`; the panels check theirs, and the slice is as long as the tile.
                 unsafe {
                     microkernel::gemm_tile(
                         simd,
@@ -307,7 +307,7 @@ pub(super) unsafe fn pack<'a, S: Simd>(
     width: usize,
     out: &'a mut [f32],
 ) -> Panels<'a> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { pack_panels_with(simd, view, rows, width, microkernel::nr::<S>(), out) };
     Panels {
         data: out,
@@ -332,7 +332,7 @@ pub(super) unsafe fn pack_transposed<'a, S: Simd>(
         column_stride: view.row_stride,
         ..view
     };
-    // SAFETY: the caller's promise, transposed.
+    // SAFETY: guaranteed by the caller, transposed.
     unsafe { pack(simd, transposed, width, rows, out) }
 }
 
@@ -348,7 +348,7 @@ pub(super) unsafe fn pack_lhs<S: Simd>(
     width: usize,
     out: &mut [f32],
 ) -> Lhs {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { pack_panels_with(simd, view, rows, width, microkernel::MR, out) };
     Lhs::packed(out, rows)
 }
@@ -424,7 +424,7 @@ pub(super) fn transpose_state<S: Simd>(
 /// Writes rows of a gradient.
 ///
 /// # Safety
-/// The rows must exist, and nobody else may use them.
+/// The rows must exist, and nothing else may access them.
 #[inline(always)]
 pub(super) unsafe fn write_rows(
     to: OutputHeads,
@@ -435,7 +435,7 @@ pub(super) unsafe fn write_rows(
 ) {
     for (row, position) in range.enumerate() {
         let from = &rows.data[row * rows.stride..][..to.width];
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { to.row(batch, head, position) }.copy_from_slice(from);
     }
 }

@@ -221,7 +221,7 @@ proptest! {
 }
 
 #[test]
-fn gradients_are_finite_differences() {
+fn gradients_match_finite_differences() {
     let (rows, width, epsilon) = (3, 5, 1e-3);
     let inputs = Inputs::new(rows, width, 9);
     let [x, weight, bias, dy] =
@@ -263,7 +263,7 @@ fn gradients_are_finite_differences() {
 }
 
 #[test]
-fn far_from_zero_the_variance_stays_exact() {
+fn the_variance_is_accurate_far_from_zero() {
     let x: Vec<f32> = random_values(1, 256).iter().map(|x| 1000.0 + x).collect();
     let weight = vec![1.0; 256];
     let expected = naive::layer_norm(&to_f64(&x), &to_f64(&weight), None, f64::from(EPSILON));
@@ -276,7 +276,7 @@ fn far_from_zero_the_variance_stays_exact() {
 }
 
 #[test]
-fn nan_and_infinity_spoil_their_row_and_no_other() {
+fn nan_and_infinity_propagate_only_within_their_row() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         on_each_instruction_set(|| {
             let mut x = random_values(1, 3 * 19);
@@ -312,7 +312,7 @@ fn gradients_do_not_depend_on_scheduling() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn mismatched_sizes_are_refused() {
     let call = |rows: usize, width: usize, len: usize| {
         let (x, weight) = (vec![0.0; len], vec![0.0; width]);
         let y = &mut x.clone();

@@ -1,3 +1,5 @@
+//! Features against the naive reference, their gradients against its finite differences, clamping, and refused sizes.
+
 use super::*;
 use crate::checks::{
     dot, few_cases, finite_differences, on_each_instruction_set, panic_message, random_values,
@@ -39,7 +41,7 @@ proptest! {
 }
 
 #[test]
-fn gradients_are_finite_differences_of_the_reference() {
+fn gradients_match_finite_differences_of_the_reference() {
     let shape = FeatureShape {
         heads: 2,
         length: 3,
@@ -50,15 +52,15 @@ fn gradients_are_finite_differences_of_the_reference() {
     let (x, projection) = (random_values(1, 24), random_values(2, 20));
     let dy = random_values(3, 30);
     let constant = Stabilizer::Constant;
-    let read = |x: &[f64], projection: &[f64]| {
+    let loss = |x: &[f64], projection: &[f64]| {
         dot(
             &naive::forward(shape, x, projection, constant),
             &to_f64(&dy),
         )
     };
     let (x64, projection64) = (to_f64(&x), to_f64(&projection));
-    let of_x = finite_differences(&x64, |x| read(x, &projection64));
-    let of_projection = finite_differences(&projection64, |it| read(&x64, it));
+    let of_x = finite_differences(&x64, |x| loss(x, &projection64));
+    let of_projection = finite_differences(&projection64, |it| loss(&x64, it));
     on_each_instruction_set(|| {
         let mut y = vec![0.0; 30];
         forward(shape, &x, &projection, constant, &mut y);
@@ -104,7 +106,7 @@ fn exponents_are_clamped_without_a_maximum_and_get_no_gradient() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn mismatched_sizes_are_refused() {
     let shape = FeatureShape {
         heads: 1,
         length: 2,

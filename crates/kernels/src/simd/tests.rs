@@ -1,3 +1,5 @@
+//! The elementary functions against double precision, on every instruction set, and their bitwise equality across them.
+
 use super::*;
 use crate::activation::naive::erf as naive_erf;
 use attentive_testing::{Scale, assert_near};

@@ -1,7 +1,8 @@
-//! Limits on what a template may allocate: no huge widths, no endless output.
+//! Limits on what a template may allocate: no huge widths, no unbounded output.
 //!
-//! Fuel bounds the steps, a dedicated stack the nesting of values, and this file widths and output. Nothing bounds a value that
-//! a template repeatedly concatenates with itself (`a ~ a`): the engine has no hook for concatenation.
+//! Fuel bounds the number of steps, a dedicated stack bounds the nesting of values, and this module bounds widths and
+//! output. Nothing bounds a value that a template repeatedly concatenates with itself (`a ~ a`): minijinja has no hook
+//! for concatenation.
 
 use std::io::{Error as IoError, Write};
 
@@ -19,7 +20,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// as there are steps. Only used pages take memory.
 const STACK_BYTES: usize = 512 << 20;
 
-/// Renders a template. An error is described on the rendering thread, as it may hold deeply nested values.
+/// Renders a template. Errors are formatted on the rendering thread, as they may hold deeply nested values.
 pub(super) fn render(
     template: &Template,
     values: Value,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::folder::{Files, broken, read_text_if_exists, special_token_map};
 use crate::{GgufTokenizer, TextError};
 
-/// The step limit of a template. Real ones take some hundreds per message; an endless loop must stop.
+/// The step limit of a template. Real ones take a few hundred steps per message; an endless loop must stop.
 const FUEL: u64 = 1_000_000;
 /// The name of the default template.
 const DEFAULT: &str = "default";
@@ -137,14 +137,14 @@ impl ChatTemplates {
         }
         let template = environment
             .template_from_str(template)
-            .map_err(|error| failed(sentence(&error)))?;
+            .map_err(|error| failed(error_message(&error)))?;
         let values = context! {
             messages => messages,
             add_generation_prompt => end == ChatEnd::GenerationPrompt,
             tools => JinjaValue::from(()),
             documents => JinjaValue::from(()),
         };
-        limits::render(&template, values, sentence).map_err(failed)
+        limits::render(&template, values, error_message).map_err(failed)
     }
 }
 
@@ -174,7 +174,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
 }
 
 /// The error and its line, without line breaks.
-fn sentence(error: &Error) -> String {
+fn error_message(error: &Error) -> String {
     let what = match error.detail() {
         // Only the rendered text is written.
         _ if error.kind() == ErrorKind::WriteFailure => limits::too_long(),

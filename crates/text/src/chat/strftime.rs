@@ -1,4 +1,4 @@
-//! Python's `strftime` in UTC, as far as templates use it.
+//! The directives of Python's `strftime` that templates use, in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -112,13 +112,13 @@ mod tests {
     fn check(seconds: u64, expected: &str) {
         let now = UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(
-            format(now, "%d %b %Y %A %a %B %m %y %H:%M:%S %I%p 100%%").expect("known letters"),
+            format(now, "%d %b %Y %A %a %B %m %y %H:%M:%S %I%p 100%%").expect("known directives"),
             expected
         );
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_gregorian_calendar() {
         check(
             0,
             "01 Jan 1970 Thursday Thu January 01 70 00:00:00 12AM 100%",

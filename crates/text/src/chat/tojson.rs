@@ -1,4 +1,4 @@
-//! The `tojson` filter, character by character equal to Python's `json.dumps`.
+//! The `tojson` filter, with output identical to Python's `json.dumps`.
 
 use minijinja::value::{Kwargs, Value as JinjaValue, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -9,10 +9,10 @@ const MAX_INDENT: usize = 32;
 /// Deeper nesting could overflow the stack.
 const MAX_DEPTH: usize = 64;
 
-/// The filter `tojson`, with `indent` as in Python; characters beyond ASCII stay as they are.
+/// The filter `tojson`, with `indent` as in Python; non-ASCII characters are not escaped.
 pub(super) fn to_json(value: JinjaValue, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
-    // Some templates pass this; false is our behavior anyway.
+    // Some templates pass it; the output is always that of false.
     let _: Option<bool> = options.get("ensure_ascii")?;
     options.assert_all_used()?;
     let invalid = |what: String| Error::new(ErrorKind::InvalidOperation, what);
@@ -56,7 +56,7 @@ fn write(
             let invalid = |error: serde_json::Error| {
                 Error::new(
                     ErrorKind::InvalidOperation,
-                    format!("tojson cannot write this: {error}"),
+                    format!("tojson cannot serialize this: {error}"),
                 )
             };
             text.push_str(&serde_json::to_string(value).map_err(invalid)?);

@@ -1,4 +1,4 @@
-//! Added tokens: which there are, how they are matched in text, and their ids.
+//! Added tokens: their ids, and how they are matched in text.
 
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Adds a token unless it is there already.
+    /// Adds a token unless it was added before.
     fn add_if_new(&mut self, token: &AddedToken) {
         if !self.indices.contains_key(&token.content) {
             self.add(token.clone());
@@ -117,7 +117,7 @@ impl AddedTokens {
 
     /// The field `added_tokens` of tokenizer.json.
     pub(super) fn to_json(&self) -> Value {
-        let mut vocabulary_rows: Vec<(u32, Value)> = self
+        let mut rows: Vec<(u32, Value)> = self
             .tokens
             .iter()
             .map(|token| {
@@ -129,8 +129,8 @@ impl AddedTokens {
                 (id, row)
             })
             .collect();
-        vocabulary_rows.sort_by_key(|(id, _)| *id);
-        vocabulary_rows.into_iter().map(|(_, row)| row).collect()
+        rows.sort_by_key(|(id, _)| *id);
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 }
 

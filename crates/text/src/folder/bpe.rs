@@ -143,7 +143,7 @@ fn read_merges(
         .unwrap_or(&text)
         .split('\n')
         .enumerate();
-    // Hugging Face skips the first line unseen; here it must really be the header.
+    // Hugging Face skips the first line unchecked; here it must be the header.
     if !lines
         .next()
         .is_some_and(|(_, line)| line.starts_with("#version"))

@@ -7,7 +7,7 @@ use super::files::Files;
 use crate::TextError;
 use crate::padding::Side;
 
-/// The tokenizers that differ in vocabulary, normalization or post-processing, by the first model of each.
+/// Tokenizers that differ in vocabulary, normalization or post-processing, each named after its first model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     /// vocab.txt. `[CLS] A [SEP] B [SEP]` with type ids. Devlin et al. 2019.
@@ -70,11 +70,11 @@ const PLAIN_MASK: MaskSettings = MaskSettings {
     left_strip: false,
     normalized: false,
 };
-const SPACED_MASK: MaskSettings = MaskSettings {
+const LSTRIP_MASK: MaskSettings = MaskSettings {
     left_strip: true,
     normalized: false,
 };
-const SPACED_NORMALIZED_MASK: MaskSettings = MaskSettings {
+const LSTRIP_NORMALIZED_MASK: MaskSettings = MaskSettings {
     left_strip: true,
     normalized: true,
 };
@@ -130,7 +130,7 @@ static CLASSES: [Class; 11] = [
         family: Family::Roberta,
         tokens: ROBERTA_TOKENS,
         normalized: true,
-        mask: SPACED_MASK,
+        mask: LSTRIP_MASK,
         padding_side: Side::Right,
     },
     Class {
@@ -139,7 +139,7 @@ static CLASSES: [Class; 11] = [
         family: Family::Roberta,
         tokens: ROBERTA_TOKENS,
         normalized: true,
-        mask: SPACED_NORMALIZED_MASK,
+        mask: LSTRIP_NORMALIZED_MASK,
         padding_side: Side::Right,
     },
     Class {
@@ -159,7 +159,7 @@ static CLASSES: [Class; 11] = [
             "[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]",
         ],
         normalized: false,
-        mask: SPACED_MASK,
+        mask: LSTRIP_MASK,
         padding_side: Side::Right,
     },
     Class {
@@ -168,7 +168,7 @@ static CLASSES: [Class; 11] = [
         family: Family::BigBird,
         tokens: ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
         normalized: true,
-        mask: SPACED_NORMALIZED_MASK,
+        mask: LSTRIP_NORMALIZED_MASK,
         padding_side: Side::Right,
     },
     Class {
@@ -195,7 +195,7 @@ static CLASSES: [Class; 11] = [
         family: Family::XlmRoberta,
         tokens: ROBERTA_TOKENS,
         normalized: false,
-        mask: SPACED_MASK,
+        mask: LSTRIP_MASK,
         padding_side: Side::Right,
     },
     Class {

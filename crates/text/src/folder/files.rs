@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::TextError;
 
-/// Far above any of these files; a larger one is refused unread.
+/// Far above the size of any of these files; a larger one is refused without reading it.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// The configuration of a tokenizer, without the vocabulary. A missing file is an empty object.

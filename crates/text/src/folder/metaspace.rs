@@ -106,8 +106,8 @@ pub(super) fn normalizer(
         steps.push(replace(json!({"String": " "}), SPACE));
         return Ok(json!({"type": "Sequence", "normalizers": steps}));
     }
-    let lowered = family == Family::Albert;
-    if lowered {
+    let is_albert = family == Family::Albert;
+    if is_albert {
         steps.push(replace(json!({"String": "``"}), "\""));
         steps.push(replace(json!({"String": "''"}), "\""));
         if !files.flag("keep_accents")?.unwrap_or(false) {
@@ -119,12 +119,12 @@ pub(super) fn normalizer(
         }
     }
     steps.extend(precompiled_charsmap(model));
-    if !lowered {
+    if !is_albert {
         steps.push(json!({"type": "Strip", "strip_left": false, "strip_right": true}));
     }
     steps.push(replace(
         json!({"Regex": " {2,}"}),
-        if lowered { " " } else { SPACE },
+        if is_albert { " " } else { SPACE },
     ));
     Ok(json!({"type": "Sequence", "normalizers": steps}))
 }

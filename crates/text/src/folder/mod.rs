@@ -191,9 +191,9 @@ impl Vocabularies {
             if is("cls_token", "<s>") && is("sep_token", "</s>") && is("mask_token", "<mask>") {
                 return Class::of("RobertaTokenizer");
             }
-            let alone = special_tokens.text("cls_token").is_none()
+            let has_no_cls_or_sep = special_tokens.text("cls_token").is_none()
                 && special_tokens.text("sep_token").is_none();
-            if alone
+            if has_no_cls_or_sep
                 && is("bos_token", "<|endoftext|>")
                 && is("eos_token", "<|endoftext|>")
                 && is("unk_token", "<|endoftext|>")

@@ -82,18 +82,18 @@ fn vocabulary_rows(
         }
         Family::Albert => {
             // So that "3," is split as in training, unless there is no other segmentation.
-            let lowered = |piece: &Piece| {
+            let penalized = |piece: &Piece| {
                 (
                     piece.text.clone(),
                     piece.score
-                        - if ends_in_number(&piece.text) {
+                        - if ends_in_digit_and_comma(&piece.text) {
                             100.0
                         } else {
                             0.0
                         },
                 )
             };
-            Ok(model.pieces.iter().map(lowered).collect())
+            Ok(model.pieces.iter().map(penalized).collect())
         }
         Family::XlmRoberta => {
             let first: Vec<&str> = model
@@ -143,9 +143,9 @@ fn extra_ids(files: &Files, special_tokens: &mut ConfiguredTokens) -> Result<u32
     Ok(count)
 }
 
-/// Whether a piece is a number with a comma, which ALBERT's tokenizer prefers to split. Pieces are normalized, so their only
-/// numeric characters are digits.
-fn ends_in_number(piece: &str) -> bool {
+/// Whether a piece ends in a digit and a comma, which ALBERT's tokenizer prefers to split. Pieces are normalized, so
+/// their only numeric characters are digits.
+fn ends_in_digit_and_comma(piece: &str) -> bool {
     let mut characters = piece.chars().rev();
     characters.next() == Some(',') && characters.next().is_some_and(char::is_numeric)
 }

@@ -84,7 +84,7 @@ impl AddedToken {
     }
 }
 
-/// The special tokens configured by the folder, or by default of its class.
+/// The special tokens configured by the folder, or the defaults of its class.
 #[derive(Debug)]
 pub(super) struct ConfiguredTokens {
     /// In the order of [`TOKEN_KEYS`].

@@ -12,7 +12,7 @@ pub(super) fn tokenizer_json(gguf: &GgufTokenizer) -> Result<TokenizerJson, Stri
     let added_tokens = gguf.added_tokens(&vocabulary);
     let post_processor = gguf.post_processor(&added_tokens, true)?;
     let bytes = pieces.iter().any(|piece| piece.kind == PieceKind::Byte);
-    // With a prefix space, a word is the same piece at the start of a text as within it.
+    // With a prefix space, a word is the same piece at the start of a text and inside it.
     let space = gguf.add_space_prefix.unwrap_or(true);
     let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
     let mut normalizers = vec![replace(" ", SPACE)];
@@ -37,14 +37,14 @@ pub(super) fn tokenizer_json(gguf: &GgufTokenizer) -> Result<TokenizerJson, Stri
     })
 }
 
-/// The unknown piece.
+/// The unknown piece: by its id in the metadata, or else by its type.
 fn unknown(gguf: &GgufTokenizer, pieces: &[Piece]) -> Option<String> {
-    let of_kind = || {
+    let by_type = || {
         let mut pieces = pieces.iter();
         pieces.find(|piece| piece.kind == PieceKind::Unknown)
     };
-    let gguf = gguf.text(gguf.unknown_id).map(str::to_owned);
-    gguf.or_else(|| of_kind().map(|piece| piece.text.clone()))
+    let by_id = gguf.text(gguf.unknown_id).map(str::to_owned);
+    by_id.or_else(|| by_type().map(|piece| piece.text.clone()))
 }
 
 fn pieces(gguf: &GgufTokenizer) -> Result<Vec<Piece>, String> {

@@ -1,10 +1,10 @@
 //! Validates the `precompiled_charsmap` of a SentencePiece model, the replacement rules of its normalizer.
 //!
 //! ```text
-//! | u32: bytes of the trie | trie: u32 units, a double array | replacements: zero-terminated strings |
+//! | u32: size of the trie in bytes | trie: u32 units, a double array (Darts) | replacements: zero-terminated strings |
 //!
-//! unit of a node:  bits 0-7 its byte · bit 8 a value hangs below · bit 9 offset in units of 256 · bits 10-30 offset
-//! unit of a value: bit 31 set · bits 0-30 where the replacement begins
+//! unit of a node: bits 0-7 label · bit 8 has a leaf · bit 9 offset in units of 256 · bits 10-30 offset
+//! unit of a leaf: bit 31 set · bits 0-30 start of the replacement
 //! ```
 //! From the node at `index` the child for `byte` is at `index ^ offset ^ byte`. The normalizer of the `tokenizers` crate does
 //! not check bounds, so a damaged charsmap would panic.
@@ -32,12 +32,12 @@ pub(crate) fn check_charsmap(charsmap: &[u8]) -> Result<(), String> {
         }
         let offset = (unit as usize >> 10) << ((unit & 0x200) >> 6);
         let children = index ^ offset;
-        // The value is the child for byte 0; all children lie in the same 256 units.
-        let has_valid_value = unit & 0x100 == 0
+        // The leaf is the child for byte 0; all children are in the same 256 units.
+        let has_valid_leaf = unit & 0x100 == 0
             || units
                 .get(children)
                 .is_some_and(|unit| u32::from_le_bytes(*unit) >> 31 == 1);
-        (children | 0xFF) < units.len() && has_valid_value
+        (children | 0xFF) < units.len() && has_valid_leaf
     });
     if valid { Ok(()) } else { Err(damaged()) }
 }

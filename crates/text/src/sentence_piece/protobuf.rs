@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn parsing_any_bytes_terminates(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let count = Fields::new(&bytes).count();
             prop_assert!(count <= bytes.len());
             let _ = crate::sentence_piece::SentencePieceModel::read(&bytes);

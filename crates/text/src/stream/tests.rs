@@ -1,4 +1,4 @@
-//! Streams must give exactly what decoding all ids at once gives, for every kind of decoder.
+//! Streamed decoding must equal decoding all ids at once, for every kind of decoder.
 
 use std::sync::LazyLock;
 
@@ -11,14 +11,14 @@ use attentive_data::Corpus;
 static BYTES: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bytes {}));
 static BPE: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Bpe { vocabulary: 400 }));
 static CHARACTERS: LazyLock<Tokenizer> = LazyLock::new(|| train(TokenizerConfig::Characters {}));
-/// As BERT has it: a space before each word but the first, none before `##` pieces and punctuation.
+/// The decoder of BERT: a space before each word but the first, none before `##` pieces and punctuation.
 static WORD_PIECES: LazyLock<Tokenizer> = LazyLock::new(|| {
     load(
         r###"{"type": "WordPiece", "prefix": "##", "cleanup": true}"###,
         &["[UNK]", "play", "##ing", "a", "##b", ".", "'s"],
     )
 });
-/// As Llama 2 has it: `▁` for spaces, bytes as `<0x..>`, one leading space stripped.
+/// The decoder of Llama 2: `▁` for spaces, bytes as `<0x..>`, one leading space stripped.
 static FALLBACK: LazyLock<Tokenizer> = LazyLock::new(|| {
     let decoder = r#"{"type": "Sequence", "decoders": [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
@@ -58,7 +58,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) {
 }
 
 #[test]
-fn unfinished_characters_are_held_back() {
+fn incomplete_characters_are_held_back() {
     let mut stream = TextStream::new(&BYTES);
     let pieces: Vec<String> = [0x61, 0xF0, 0x9F, 0xA6, 0x80, 0xE6]
         .iter()
@@ -69,7 +69,7 @@ fn unfinished_characters_are_held_back() {
 }
 
 #[test]
-fn mistakes_are_not_held_back() {
+fn invalid_bytes_are_not_held_back() {
     let mut stream = TextStream::new(&BYTES);
     assert_eq!(stream.push(0x80).expect("a byte"), "\u{fffd}");
     assert_eq!(stream.push(0xE6).expect("a byte"), "");
@@ -81,7 +81,7 @@ fn mistakes_are_not_held_back() {
 }
 
 #[test]
-fn words_come_out_at_once() {
+fn words_are_returned_immediately() {
     let mut stream = TextStream::new(&WORD_PIECES);
     let pieces: Vec<String> = [1, 2, 3, 4, 5]
         .iter()
@@ -92,7 +92,7 @@ fn words_come_out_at_once() {
 
 proptest! {
     #[test]
-    fn pieces_equal_the_whole(choices in prop::collection::vec(any::<u32>(), 0..60)) {
+    fn streaming_any_ids_equals_decoding_them(choices in prop::collection::vec(any::<u32>(), 0..60)) {
         for tokenizer in [&*BYTES, &*BPE, &*CHARACTERS, &*WORD_PIECES, &*FALLBACK] {
             let ids: Vec<u32> = choices.iter().map(|choice| choice % tokenizer.vocabulary() as u32).collect();
             check(tokenizer, &ids);
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn whole_text_survives(text in any::<String>()) {
+    fn streaming_any_text_equals_decoding_it(text in any::<String>()) {
         for tokenizer in [&*BYTES, &*BPE] {
             check(tokenizer, &tokenizer.encode(&text).expect("encoding"));
         }

@@ -17,7 +17,7 @@ fn train(config: TokenizerConfig) -> Tokenizer {
     Tokenizer::train(&config, &DOCUMENTS).expect("training on stories")
 }
 
-/// The ids that a corpus of this one document gets.
+/// The ids of a corpus with this single document.
 fn encode_plain(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, TextError> {
     let ids = tokenizer.encode_documents(&[text]);
     ids.map(|ids| ids.concat()).map_err(|located| located.error)
@@ -29,12 +29,12 @@ fn check_round_trip(tokenizer: &Tokenizer, text: &str) {
     assert_eq!(
         encode_plain(tokenizer, text).expect("encoding"),
         ids,
-        "these kinds add no special tokens"
+        "trained tokenizers add no special tokens"
     );
 }
 
 #[test]
-fn characters_are_sorted_and_alone() {
+fn character_ids_are_in_code_point_order() {
     let tokenizer = Tokenizer::train(
         &TokenizerConfig::Characters {},
         &["cab".into(), "é\na".into()],
@@ -87,7 +87,7 @@ fn bytes_are_their_own_ids() {
 }
 
 #[test]
-fn pairs_fill_the_vocabulary() {
+fn merges_fill_the_vocabulary() {
     assert_eq!(BPE.vocabulary(), 600);
     assert!(BPE.end_of_text().is_some());
     let ids = BPE.encode("Once upon a time").expect("encoding");
@@ -103,7 +103,7 @@ fn a_vocabulary_too_small_for_bytes_is_refused() {
 }
 
 #[test]
-fn no_text_is_refused() {
+fn an_empty_corpus_is_refused() {
     for config in [
         TokenizerConfig::Characters {},
         TokenizerConfig::Bpe { vocabulary: 300 },
@@ -116,7 +116,7 @@ fn no_text_is_refused() {
 }
 
 #[test]
-fn training_twice_gives_the_same_bytes() {
+fn training_is_deterministic() {
     for config in [
         TokenizerConfig::Characters {},
         TokenizerConfig::Bytes {},
@@ -193,7 +193,7 @@ fn ids_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
-fn special_tokens_are_skipped_in_text() {
+fn decoding_skips_special_tokens() {
     assert_eq!(BYTES.decode(&[65, 256, 66]).expect("decoding"), "AB");
 }
 
@@ -210,7 +210,7 @@ fn configs_refuse_unknown_keys() {
     assert!(serde_json::from_str::<TokenizerConfig>(r#"{"kind": "words"}"#).is_err());
 }
 
-/// Text that is hard to split: many kinds of whitespace, contractions, several scripts, the special token.
+/// Text that is hard to tokenize: many kinds of whitespace, contractions, several scripts, the special token.
 fn hard_text() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "\n",
@@ -242,19 +242,19 @@ fn hard_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn bytes_and_pairs_keep_any_text(text in any::<String>()) {
+    fn bytes_and_bpe_round_trip_any_text(text in any::<String>()) {
         check_round_trip(&BYTES, &text);
         check_round_trip(&BPE, &text);
     }
 
     #[test]
-    fn characters_keep_known_text(text in "[a-zA-Z ,.!]{0,80}") {
+    fn characters_round_trip_known_text(text in "[a-zA-Z ,.!]{0,80}") {
         let known = |character: &char| DOCUMENTS.iter().any(|document| document.contains(*character));
         check_round_trip(&CHARACTERS, &text.chars().filter(known).collect::<String>());
     }
 
     #[test]
-    fn chunks_change_nothing(text in hard_text(), min_bytes in 1usize..20) {
+    fn chunking_does_not_change_ids(text in hard_text(), min_bytes in 1usize..20) {
         for tokenizer in [&*BYTES, &*BPE] {
             let whole = tokenizer.encode(&text).expect("encoding");
             let chunked: Vec<u32> = crate::chunks::chunks(&text, min_bytes)
@@ -267,12 +267,12 @@ proptest! {
 }
 
 #[test]
-fn a_long_document_is_encoded_as_a_whole() {
+fn a_long_document_is_encoded_as_without_chunks() {
     let text = DOCUMENTS.concat().repeat(5);
     for tokenizer in [&*CHARACTERS, &*BYTES, &*BPE] {
         assert!(
             tokenizer.rules.chunks_text(),
-            "our own tokenizers must be fast"
+            "trained tokenizers must be chunkable"
         );
         assert!(
             encode_plain(tokenizer, &text).expect("encoding")

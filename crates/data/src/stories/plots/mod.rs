@@ -1,7 +1,7 @@
 //! The plots, a few to a file. Each tells a whole story with the teller's cast: opening, plot, closing.
 //!
-//! To add a plot, write a function here and name it in [`PLOTS`]. Every sentence must be right for every cast: use
-//! the pronouns of the person, never "they" for one, and speak only of things that were introduced.
+//! To add a plot, write a function in one of these files and add it to [`PLOTS`]. Every sentence must be correct for
+//! every cast: use the pronoun fields of the person, never a singular "they", and mention only what was introduced.
 
 mod finding;
 mod kindness;
@@ -13,7 +13,7 @@ mod weather;
 
 use super::teller::Teller;
 
-/// All plots, each as likely as the others.
+/// All plots, chosen uniformly.
 pub(super) const PLOTS: &[fn(&mut Teller)] = &[
     finding::lost_and_found,
     finding::hide_and_seek,

@@ -1,18 +1,18 @@
-//! Handmade zip archives: zip64 ones, and ones with false headers.
+//! Handmade zip archives: zip64, and wrong headers.
 
 use super::{check, pickle, refused, tensor};
 
-/// An archive to be written, with what may be wrong with it.
+/// A test archive, and its defects.
 #[derive(Clone)]
 struct Zip {
     entries: Vec<(&'static str, Vec<u8>)>,
     method: u16,
     flags: u16,
-    /// Added to what the central directory says.
-    size_lie: u32,
-    offset_lie: u32,
-    entries_lie: u16,
-    directory_lie: u32,
+    /// Added to the values in the central directory and the end record.
+    size_error: u32,
+    offset_error: u32,
+    entries_error: u16,
+    directory_error: u32,
     /// Whether to write zip64, as archives of more than 4 GiB are.
     zip64: bool,
     comment: &'static [u8],
@@ -29,20 +29,20 @@ impl Zip {
             ],
             method: 0,
             flags: 0,
-            size_lie: 0,
-            offset_lie: 0,
-            entries_lie: 0,
-            directory_lie: 0,
+            size_error: 0,
+            offset_error: 0,
+            entries_error: 0,
+            directory_error: 0,
             zip64: false,
             comment: b"",
         }
     }
 
-    fn written(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut directory = Vec::new();
         for (name, content) in &self.entries {
-            let offset = (bytes.len() as u32).wrapping_add(self.offset_lie);
+            let offset = (bytes.len() as u32).wrapping_add(self.offset_error);
             bytes.extend(b"PK\x03\x04");
             bytes.extend([0; 22]);
             bytes.extend((name.len() as u16).to_le_bytes());
@@ -50,13 +50,13 @@ impl Zip {
             bytes.extend(name.bytes());
             bytes.extend(b"...");
             bytes.extend(content);
-            let size = (content.len() as u32).wrapping_add(self.size_lie);
+            let size = (content.len() as u32).wrapping_add(self.size_error);
             self.write_header(&mut directory, name, size, offset);
         }
-        let start = (bytes.len() as u32).wrapping_add(self.directory_lie);
+        let start = (bytes.len() as u32).wrapping_add(self.directory_error);
         let size = directory.len() as u32;
         bytes.extend(directory);
-        let count = (self.entries.len() as u16).wrapping_add(self.entries_lie);
+        let count = (self.entries.len() as u16).wrapping_add(self.entries_error);
         if self.zip64 {
             let index = bytes.len() as u64;
             bytes.extend(b"PK\x06\x06");
@@ -116,7 +116,7 @@ fn archives_with_and_without_zip64_are_read() {
                 comment,
                 ..Zip::good()
             };
-            let bytes = zip.written();
+            let bytes = zip.to_bytes();
             let tensors = check(&bytes).unwrap();
             assert_eq!(bytes[tensors["name"].bytes.clone()], [7; 16]);
         }
@@ -124,7 +124,7 @@ fn archives_with_and_without_zip64_are_read() {
 }
 
 #[test]
-fn archives_that_lie_are_refused() {
+fn archives_with_wrong_headers_are_refused() {
     let good = Zip::good();
     for zip64 in [false, true] {
         let good = Zip {
@@ -136,7 +136,7 @@ fn archives_that_lie_are_refused() {
             ..good.clone()
         };
         refused(
-            &compressed.written(),
+            &compressed.to_bytes(),
             "its entry m/byteorder: it is compressed",
         );
         let encrypted = Zip {
@@ -144,35 +144,35 @@ fn archives_that_lie_are_refused() {
             ..good.clone()
         };
         refused(
-            &encrypted.written(),
+            &encrypted.to_bytes(),
             "its entry m/byteorder: it is encrypted",
         );
-        for lie in [1, 1 << 20, u32::MAX - 1] {
+        for error in [1, 1 << 20, u32::MAX - 1] {
             let offset = Zip {
-                offset_lie: lie,
+                offset_error: error,
                 ..good.clone()
             };
-            refused(&offset.written(), "its entry m/byteorder: ");
+            refused(&offset.to_bytes(), "its entry m/byteorder: ");
             let directory = Zip {
-                directory_lie: lie,
+                directory_error: error,
                 ..good.clone()
             };
-            check(&directory.written()).unwrap_err();
+            check(&directory.to_bytes()).unwrap_err();
         }
-        for lie in [1 << 20, u32::MAX - 100] {
+        for error in [1 << 20, u32::MAX - 100] {
             let size = Zip {
-                size_lie: lie,
+                size_error: error,
                 ..good.clone()
             };
-            refused(&size.written(), "its entry m/byteorder: it ends where");
+            refused(&size.to_bytes(), "its entry m/byteorder: it ends where");
         }
-        for lie in [1, u16::MAX] {
+        for error in [1, u16::MAX] {
             let count = Zip {
-                entries_lie: lie,
+                entries_error: error,
                 ..good.clone()
             };
             refused(
-                &count.written(),
+                &count.to_bytes(),
                 "its directory has 3 entries and should have",
             );
         }
@@ -184,7 +184,7 @@ fn entries_must_be_those_of_pytorch() {
     let with = |index: usize, name: &'static str, content: &[u8]| {
         let mut zip = Zip::good();
         zip.entries[index] = (name, content.to_vec());
-        zip.written()
+        zip.to_bytes()
     };
     refused(&with(1, "m/byteorder", b"big"), "its byte order is big");
     refused(

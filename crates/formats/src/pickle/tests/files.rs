@@ -30,7 +30,7 @@ fn compare(file: &str, set: &TensorSet, expected: &Value) {
 }
 
 #[test]
-fn files_hold_what_pytorch_put_into_them() {
+fn tensors_equal_those_of_pytorch() {
     let expected = expected();
     assert_eq!(expected.len(), FILES.len() - 6);
     for (file, tensors) in &expected {

@@ -15,7 +15,7 @@ fn a_tensor_written_by_hand_is_read() {
 
 #[test]
 fn only_functions_that_build_tensors_may_be_named() {
-    for (operations, name) in [
+    for (opcodes, name) in [
         (&b"cos\nsystem\nU\x02ls\x85R"[..], "os.system"),
         (b"cbuiltins\neval\n", "builtins.eval"),
         (b"c__builtin__\nset\n", "__builtin__.set"),
@@ -38,7 +38,7 @@ fn only_functions_that_build_tensors_may_be_named() {
         let message = format!(
             "it wants to call `{name}`, which is not among the few functions that build tensors"
         );
-        refused(&legacy(operations), &message);
+        refused(&legacy(opcodes), &message);
     }
 }
 
@@ -101,7 +101,7 @@ fn sizes_strides_and_offsets_are_checked() {
 }
 
 #[test]
-fn what_python_2_wrote_is_read() {
+fn python_2_pickles_are_read() {
     let tensor = [
         b"ctorch._utils\n_rebuild_tensor_v2\n(",
         STORAGE,
@@ -118,7 +118,7 @@ fn what_python_2_wrote_is_read() {
 
 #[test]
 fn broken_pickles_are_refused() {
-    for (operations, message) in [
+    for (opcodes, message) in [
         (&b""[..], "pops an empty stack"),
         (b"N(", "pops an empty stack"),
         (b"N(q\0", "pops an empty stack"),
@@ -151,7 +151,7 @@ fn broken_pickles_are_refused() {
         (b"}", "it has no tensors"),
         (b"]", "it holds no state dict"),
     ] {
-        refused(&bare(operations, b""), message);
+        refused(&bare(opcodes, b""), message);
     }
     refused(b"", "it is neither a zip archive nor");
     refused(&pickle(b"}"), "it is neither a zip archive nor");
@@ -208,7 +208,7 @@ fn a_tensor_needs_its_storage_and_a_name() {
 }
 
 #[test]
-fn deep_and_long_pickles_end() {
+fn deep_and_long_pickles_terminate() {
     const MANY: usize = 1 << 19;
     let nested = [vec![b']'; MANY], vec![b'a'; MANY - 1]].concat();
     refused(&bare(&nested, b""), "it holds no state dict");
@@ -218,9 +218,9 @@ fn deep_and_long_pickles_end() {
         &bare(&vec![b'('; 8 * MANY], b""),
         "too long for a state dict",
     );
-    let circle = b"]q\0h\0a}q\x01h\x01h\x01sU\x05modelh\x01s";
-    refused(&bare(circle, b""), "it has no tensors");
-    // One list of many pairs, converted to a dict again and again.
+    let cycle = b"]q\0h\0a}q\x01h\x01h\x01sU\x05modelh\x01s";
+    refused(&bare(cycle, b""), "it has no tensors");
+    // One list of many pairs, converted to a dict repeatedly.
     let pairs = [b"](", &b"NN\x86".repeat(MANY / 4)[..], b"eq\0"].concat();
     let again = b"ccollections\nOrderedDict\nh\0\x85R".repeat(1000);
     refused(

@@ -1,11 +1,11 @@
-//! Randomly mutated files are read or refused, and nothing else.
+//! Randomly mutated files are either read or refused; none may panic.
 
 use proptest::prelude::*;
 
 use super::{FILES, bytes_of, check, legacy};
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn a_file_truncated_anywhere_is_refused() {
     for file in FILES {
         let bytes = bytes_of(file);
         for length in 0..bytes.len() {
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_files_are_read_or_refused(bytes in mutated()) {
+    fn mutated_files_are_read_or_refused(bytes in mutated()) {
         let _ = check(&bytes);
     }
 }

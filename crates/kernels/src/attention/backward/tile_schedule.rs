@@ -18,8 +18,8 @@ pub(super) struct Tile {
 
 /// All tiles of a head, ordered by their keys: the gradients of a tile's keys and values stay in cache.
 pub(super) enum TileSchedule {
-    /// Each block of queries sees one run of keys. Tiles are made on the fly: a list of them would grow with the square of the
-    /// length.
+    /// Each block of queries sees one run of keys. Tiles are generated on the fly: a list would grow with the square of
+    /// the length.
     Dense {
         /// Blocks of queries, and the keys that each sees.
         blocks: Vec<(Range<usize>, Range<usize>)>,

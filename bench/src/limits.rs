@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_a_real_machine() {
-        // From a slow board to far beyond any CPU: a value outside was measured wrongly.
+    fn limits_are_plausible() {
+        // From below the slowest board to far above any CPU.
         assert!((1e8..1e14).contains(&peak_flops()));
         assert!((1e8..1e13).contains(&peak_read_bandwidth()));
     }

@@ -61,7 +61,7 @@ pub fn measure(work: &str) {
         let logits = Session::new(&model).prefill(&[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(
             logits.len(),
-            model.config().vocabulary,
+            model.config().stack.vocabulary,
             "a logit for each token"
         );
     });

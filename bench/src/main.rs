@@ -16,7 +16,7 @@ use attentive::tensor::{Device, Scores, Tensor, attention};
 use burn::tensor::Distribution;
 use serde_json::json;
 
-/// The allocator of the program.
+/// The same allocator as the `attentive` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

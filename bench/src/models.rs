@@ -98,8 +98,9 @@ pub fn encoder(work: &str) {
     let table = initializer.normal([30522, 384], 0.02);
     let positions_table = initializer.normal([512, 384], 0.02);
     let blocks: Vec<Block> = config
+        .stack
         .stored_blocks()
-        .map(|block| Block::new(block, &config, Role::Bidirectional, initializer))
+        .map(|block| Block::new(block, &config.stack, Role::Bidirectional, initializer))
         .collect();
     let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initializer);
     let ids = matrix(&ids(32 * 128, 30522), 32, &device);

@@ -58,7 +58,7 @@ fn linear_layer() {
     report(
         "linear",
         || {
-            let map = linear::LinearForward {
+            let forward = linear::LinearForward {
                 shape,
                 weight: Matrix::new(&weight, 384, 384),
                 bias: None,
@@ -66,7 +66,7 @@ fn linear_layer() {
                 pre_activation: None,
                 y: &mut y,
             };
-            linear::forward(&x, [map]);
+            linear::forward(&x, [forward]);
         },
         || drop(black_box(linear::forward_naive(shape, &x, &weight, None))),
     );
@@ -178,11 +178,11 @@ fn row_cross_entropy() {
     let logits = values(rows * vocabulary);
     let logits64 = to_f64(&logits);
     let targets: Vec<i64> = (0..rows as i64).collect();
-    let [mut losses, mut largest, mut sums] = [0; 3].map(|_| vec![0.0; rows]);
+    let [mut losses, mut maxima, mut sums] = [0; 3].map(|_| vec![0.0; rows]);
     report(
         "cross_entropy",
         || {
-            let outputs = (&mut losses, &mut largest, &mut sums);
+            let outputs = (&mut losses, &mut maxima, &mut sums);
             cross_entropy::cross_entropy(
                 &logits, &targets, vocabulary, 0.1, outputs.0, outputs.1, outputs.2,
             );

@@ -36,7 +36,7 @@ class Recurrent(nn.Module):
         self.query = nn.Linear(hidden, config["attention_width"], bias=False)
         self.key = nn.Linear(memory, config["attention_width"], bias=False)
         self.score = nn.Linear(config["attention_width"], 1, bias=False)
-        self.words = nn.Linear(hidden, config["target_vocabulary"])
+        self.lm_head = nn.Linear(hidden, config["target_vocabulary"])
         inputs = {"copied": 0, "backward": hidden, "joined": 2 * hidden}[config["first_state"]]
         parts = ["hidden"] if config["cell"] == "gru" else ["hidden", "memory"]
         maps = {f"{layer}_{part}": nn.Linear(inputs, hidden) for layer in range(layers) for part in parts if inputs}
@@ -44,7 +44,7 @@ class Recurrent(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.words.weight.dtype
+        return self.lm_head.weight.dtype
 
     def first(self, last: torch.Tensor, part: str) -> torch.Tensor:
         """[layers, batch, hidden] from the encoder's last states [layers * directions, batch, hidden]."""
@@ -78,7 +78,7 @@ class Recurrent(nn.Module):
         source_mask = torch.ones_like(source_ids) if source_mask is None else source_mask
         target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
         states, state = self.encode(source_ids, source_mask)
-        found = {"states": states} | named("first", state)
+        found = {"states": states} | named("initial_state", state)
         outputs, weights = [], []
         for ids, real in zip(target_ids.unbind(1), target_mask.unbind(1)):
             output, new, seen = self.step(ids, states, source_mask, state)
@@ -87,8 +87,8 @@ class Recurrent(nn.Module):
             outputs.append(output * real)
             weights.append(seen)
         hidden = torch.stack(outputs, 1)
-        found |= {"hidden": hidden, "weights": torch.stack(weights, 1)[:, None], "words": self.words(hidden)}
-        return found | named("last", state)
+        found |= {"hidden": hidden, "weights": torch.stack(weights, 1)[:, None], "logits": self.lm_head(hidden)}
+        return found | named("final_state", state)
 
     def ours(self, values: Tensors) -> Tensors:
         """Weights or gradients under PyTorch's names, renamed to ours."""
@@ -101,7 +101,7 @@ class Recurrent(nn.Module):
                 found[f"decoder.attention.{part}.{rest}"] = value
             elif part == "bridge":
                 found["bridge." + rest.replace("_", ".")] = value
-            elif part == "words":
+            elif part == "lm_head":
                 found[name] = value
             else:
                 kind, which, layer, *back = rest.split("_")  # weight_ih_l0_reverse
@@ -115,7 +115,7 @@ class Recurrent(nn.Module):
 
 
 def named(name: str, state: tuple) -> Tensors:
-    parts = zip((name, f"{name}_memory"), state)
+    parts = zip((name, f"{name}_cell"), state)
     return {f"{part}.{layer}": value for part, values in parts for layer, value in enumerate(values)}
 
 
@@ -136,8 +136,8 @@ def case(model: nn.Module, inputs: Tensors, prefix: str = "") -> Tensors:
 
 @exact
 def loss(model: nn.Module, inputs: Tensors, labels: torch.Tensor) -> Tensors:
-    words = model(**inputs)["words"]
-    value = nn.functional.cross_entropy(words.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+    logits = model(**inputs)["logits"]
+    value = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
     model.zero_grad()
     value.backward()
     gradients = model.ours({name: it.grad.clone() for name, it in model.named_parameters()})
@@ -154,7 +154,7 @@ def greedy(model: nn.Module, source_ids: torch.Tensor) -> Tensors | str:
     ids = [START]
     for _ in range(NEW_TOKENS):
         output, state, _ = model.step(torch.tensor(ids[-1:]), states, mask, state)
-        best = model.words(output)[0].topk(2)
+        best = model.lm_head(output)[0].topk(2)
         if best.values[0] - best.values[1] < 2e-3:
             return "two tokens are nearly alike"
         ids.append(best.indices[0].item())

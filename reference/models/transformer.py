@@ -34,9 +34,9 @@ class Transformer(nn.Module):
 
     def forward(self, source, target, source_mask, target_mask) -> tuple[torch.Tensor, torch.Tensor]:
         memory = self.encoder(self.embed(source), src_key_padding_mask=source_mask == 0)
-        later = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), 1)
+        causal_mask = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), 1)
         states = self.decoder(
-            self.embed(target), memory, tgt_mask=later, tgt_key_padding_mask=target_mask == 0,
+            self.embed(target), memory, tgt_mask=causal_mask, tgt_key_padding_mask=target_mask == 0,
             memory_key_padding_mask=source_mask == 0,
         )  # fmt: skip
         return memory, states
@@ -90,7 +90,7 @@ def settings() -> dict:
             "positions": {"kind": "sinusoidal"}, "blocks": [block | cross],
         }  # fmt: skip
 
-    encoder = stack("bidirectional") | {"head": "none", "embedding": {"shared": True}}
+    encoder = stack("bidirectional") | {"embedding": {"shared": True}}
     return stack("causal") | {"head": "tied", "encoder": encoder}
 
 

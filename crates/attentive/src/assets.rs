@@ -1,6 +1,6 @@
 //! The assets of a model besides its weights: tokenizer and chat templates, from a Hugging Face folder or a GGUF file.
 //!
-//! Here `text` and `formats` meet, which do not depend on each other.
+//! Connects `text` and `formats`, which do not depend on each other.
 
 use std::path::Path;
 

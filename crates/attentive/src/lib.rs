@@ -3,17 +3,17 @@
 //!
 //! This crate re-exports the crates of the workspace under short names:
 //!
-//! - [`model`]: settings, models built from parts, observers
-//! - [`checkpoint`]: model folders and GGUF files, read and written
-//! - [`text`]: tokenizers, chat templates, batches of ids
-//! - [`data`]: training data: text files, generated stories, windows of ids
+//! - [`model`]: configs, models built from parts, observers
+//! - [`checkpoint`]: loads model folders and GGUF files, saves and converts model folders
+//! - [`text`]: tokenizers, chat templates, batches of token ids
+//! - [`data`]: training data: text files, generated stories, windows of token ids
 //! - [`training`]: recipes, objectives, the training loop
-//! - [`generation`]: sessions with a cache, sampling, streamed text
+//! - [`generation`]: sessions with a KV cache, sampling, beam search, streaming
 //! - [`tasks`]: fill-mask, sequence, token and image classification, text embeddings
-//! - [`tensor`]: the differentiable operations below the models, and devices
+//! - [`tensor`]: devices, and the differentiable operations that models are made of
 //! - [`assets`]: the tokenizer and chat templates of a model folder or GGUF file
 //! - [`images`]: image decoding and preprocessing for vision transformers
-//! - [`formats`]: tensor files (safetensors, `pytorch_model.bin`, GGUF), parsed without trusting them
+//! - [`formats`]: tensor files (safetensors, `pytorch_model.bin`, GGUF), parsed as untrusted input
 //! - [`hub`]: downloads of Hugging Face hub models into the shared cache
 //!
 //! Load a model and continue a text:

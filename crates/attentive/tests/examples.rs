@@ -1,4 +1,4 @@
-//! Runs the `examples/` that plot something: their claims hold, and they write their plots.
+//! Runs the examples that write a plot, and checks what they claim.
 
 // Examples share the plotting code; each includes it as a module of its own.
 #![allow(clippy::duplicate_mod)]
@@ -21,8 +21,8 @@ use std::path::Path;
 
 use attentive_testing::{Scale, VALUES, assert_close};
 
-/// Runs an example and returns its result; it must have written its plot.
-fn ran<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
+/// Runs an example, checks that it wrote its plot, and returns its result.
+fn run_example<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plot.svg");
     let found = run(&path).unwrap();
@@ -37,7 +37,7 @@ fn ran<T>(run: impl Fn(&Path) -> Result<T, Box<dyn Error>>) -> T {
 
 #[test]
 fn the_variance_of_dot_products_grows_with_the_width_unless_they_are_scaled() {
-    let rows = ran(variance::run);
+    let rows = run_example(variance::run);
     for row in &rows {
         let [raw, scaled] = row.variances;
         assert!((0.6..1.5).contains(&(raw / row.width as f64)), "{row:?}");
@@ -49,7 +49,7 @@ fn the_variance_of_dot_products_grows_with_the_width_unless_they_are_scaled() {
 
 #[test]
 fn attention_has_no_order_until_positions_are_added() {
-    let found = ran(permutation::run);
+    let found = run_example(permutation::run);
     let gaps = found.without_positions;
     let none = vec![0f32; gaps.len()];
     assert_close("without positions", &gaps, &none, Scale::One, VALUES);
@@ -57,8 +57,8 @@ fn attention_has_no_order_until_positions_are_added() {
 }
 
 #[test]
-fn queries_by_hand_find_their_keys() {
-    let found = ran(content_and_position::run);
+fn handmade_queries_attend_to_their_keys() {
+    let found = run_example(content_and_position::run);
     for lookups in [found.by_content, found.by_position] {
         assert!(
             lookups.is_sorted_by(|a, b| a.error > b.error),
@@ -71,7 +71,7 @@ fn queries_by_hand_find_their_keys() {
 
 #[test]
 fn a_learned_bandwidth_collapses_without_leave_one_out() {
-    let fits = ran(nadaraya_watson::run);
+    let fits = run_example(nadaraya_watson::run);
     let [.., included, left_out] = fits.as_slice() else {
         panic!("{fits:?}")
     };

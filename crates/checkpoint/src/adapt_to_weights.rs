@@ -21,7 +21,7 @@ pub fn adapt_to_weights(
         });
     }
     // A base model may be saved without its pooler; its config.json is the same.
-    let pooler = names.find("pooler.map.weight");
+    let pooler = names.find("pooler.projection.weight");
     let pooled = pooler.is_some_and(|(name, _)| file_names.has(&name));
     if names.base_model && config.classes.is_none() && !pooled {
         config.pooler = None;
@@ -35,7 +35,8 @@ fn has_own_head(names: &TensorNames, file_names: &FileNames, file: &TensorFile) 
         let (full_name, _) = names.find(name)?;
         file_names.name(&full_name)
     };
-    let (Some(head), Some(tokens)) = (tensor("words.weight"), tensor("stack.tokens.weight")) else {
+    let (Some(head), Some(tokens)) = (tensor("lm_head.weight"), tensor("stack.tokens.weight"))
+    else {
         return false;
     };
     // In most files that have both, one is a copy.

@@ -32,7 +32,7 @@ pub(super) const FORMAT: Format = Format {
             "predictions.decoder.bias",
         ],
         renamed: RENAMED,
-        aliases: &[("words.bias", "predictions.decoder.bias")],
+        aliases: &[("lm_head.bias", "predictions.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |json| {
@@ -92,8 +92,8 @@ const ROWS: &[TensorRow] = &[
     ("types.weight",                                  "embeddings.token_type_embeddings.weight", Same),
     ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",             Same),
     ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",               Same),
-    ("embedding_map.weight",                          "encoder.embedding_hidden_mapping_in.weight", Same),
-    ("embedding_map.bias",                            "encoder.embedding_hidden_mapping_in.bias",   Same),
+    ("embedding_projection.weight",                          "encoder.embedding_hidden_mapping_in.weight", Same),
+    ("embedding_projection.bias",                            "encoder.embedding_hidden_mapping_in.bias",   Same),
     ("blocks.{layer}.attention.body.query.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.weight",     Same),
     ("blocks.{layer}.attention.body.query.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.bias",       Same),
     ("blocks.{layer}.attention.body.key.weight",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.key.weight",       Same),
@@ -114,33 +114,33 @@ const ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const POOLER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight", "albert.pooler.weight", Same),
-    ("pooler.map.bias",   "albert.pooler.bias",   Same),
+    ("pooler.projection.weight", "albert.pooler.weight", Same),
+    ("pooler.projection.bias",   "albert.pooler.bias",   Same),
 ];
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight",  "albert.pooler.weight", Same),
-    ("pooler.map.bias",    "albert.pooler.bias",   Same),
-    ("classes.map.weight", "classifier.weight",    Same),
-    ("classes.map.bias",   "classifier.bias",      Same),
+    ("pooler.projection.weight",  "albert.pooler.weight", Same),
+    ("pooler.projection.bias",    "albert.pooler.bias",   Same),
+    ("classes.projection.weight", "classifier.weight",    Same),
+    ("classes.projection.bias",   "classifier.bias",      Same),
 ];
 
 #[rustfmt::skip]
 const PRETRAINING_ROWS: &[TensorRow] = &[
-    ("words.transform.map.weight",  "predictions.dense.weight",         Same),
-    ("words.transform.map.bias",    "predictions.dense.bias",           Same),
-    ("words.transform.norm.weight", "predictions.LayerNorm.weight",     Same),
-    ("words.transform.norm.bias",   "predictions.LayerNorm.bias",       Same),
-    ("words.weight",                "predictions.decoder.weight",       Same),
-    ("words.bias",                  "predictions.bias",                 Same),
-    ("pooler.map.weight",           "albert.pooler.weight",             Same),
-    ("pooler.map.bias",             "albert.pooler.bias",               Same),
-    ("classes.map.weight",          "sop_classifier.classifier.weight", Same),
-    ("classes.map.bias",            "sop_classifier.classifier.bias",   Same),
+    ("lm_head.transform.projection.weight",  "predictions.dense.weight",         Same),
+    ("lm_head.transform.projection.bias",    "predictions.dense.bias",           Same),
+    ("lm_head.transform.norm.weight", "predictions.LayerNorm.weight",     Same),
+    ("lm_head.transform.norm.bias",   "predictions.LayerNorm.bias",       Same),
+    ("lm_head.weight",                "predictions.decoder.weight",       Same),
+    ("lm_head.bias",                  "predictions.bias",                 Same),
+    ("pooler.projection.weight",           "albert.pooler.weight",             Same),
+    ("pooler.projection.bias",             "albert.pooler.bias",               Same),
+    ("classes.projection.weight",          "sop_classifier.classifier.weight", Same),
+    ("classes.projection.bias",            "sop_classifier.classifier.bias",   Same),
 ];
 
-/// How blocks are shared: `layers` passes through `groups` groups of `inner` blocks.
+/// How blocks are shared: `layers` layers are divided among `groups` groups, each of `inner` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Groups {
@@ -173,8 +173,8 @@ impl Groups {
 
 /// The groups that give a config's order of blocks, if there are any.
 fn groups(config: &ModelConfig) -> Option<Groups> {
-    let stored = config.stored_layers();
-    let order = match config.order.as_slice() {
+    let stored = config.stack.stored_layers();
+    let order = match config.stack.order.as_slice() {
         [] => (0..stored).collect(),
         order => order.to_vec(),
     };
@@ -213,11 +213,11 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         ("num_hidden_groups", count, layers),
         ("inner_group_num", inner, MAX_BLOCKS / layers.max(1)),
     ];
-    if let Some((name, size, most)) = sizes
+    if let Some((name, size, max)) = sizes
         .iter()
-        .find(|(_, size, most)| !(1..=*most).contains(size))
+        .find(|(_, size, max)| !(1..=*max).contains(size))
     {
-        return Err(format!("{name} {size} is out of range; use 1 to {most}"));
+        return Err(format!("{name} {size} is out of range; use 1 to {max}"));
     }
     let positions = PositionsConfig::Learned(LearnedConfig::default());
     let mut config = bert.model(positions, bert.max_position_embeddings)?;
@@ -228,12 +228,12 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
             .and_then(|size| usize::try_from(size).ok())
             .ok_or_else(|| format!("embedding_size: {size} is not a whole number"))?,
     };
-    config.embedding = EmbeddingConfig {
+    config.stack.embedding = EmbeddingConfig {
         width: Some(width),
-        ..config.embedding
+        ..config.stack.embedding
     };
-    config.blocks[0].repeat = count * inner;
-    config.order = groups.order();
+    config.stack.blocks[0].repeat = count * inner;
+    config.stack.order = groups.order();
     Ok(config)
 }
 
@@ -242,6 +242,6 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let mut json = serde_json::to_value(BertConfig::of(config)?).ok()?;
     let groups = serde_json::to_value(groups).ok()?;
     json.as_object_mut()?.extend(groups.as_object()?.clone());
-    json["embedding_size"] = config.embedding_width().into();
+    json["embedding_size"] = config.stack.embedding_width().into();
     Some(json)
 }

@@ -11,7 +11,7 @@ use super::{Format, LastHiddenState, ModelClass, config_json};
 use attentive_model::{
     AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig, FullAttentionConfig,
     HeadConfig, LearnedConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig,
-    PositionsConfig, Role, SinusoidLayout, SinusoidalConfig,
+    PositionsConfig, Role, SinusoidLayout, SinusoidalConfig, StackConfig,
 };
 
 pub(super) const BART: Format = Format {
@@ -73,13 +73,13 @@ const TABLE: NameTable = NameTable {
         "final_logits_bias",
     ],
     renamed: &[],
-    // Where weights are not tied, each side has an embedding of its own.
+    // With untied weights, encoder and decoder have embeddings of their own.
     aliases: &[
         ("stack.tokens.weight", "model.decoder.embed_tokens.weight"),
         ("encoder.tokens.weight", "model.encoder.embed_tokens.weight"),
     ],
     // Many published files lack it.
-    zero_if_missing: &["words.bias"],
+    zero_if_missing: &["lm_head.bias"],
 };
 
 #[rustfmt::skip] // Keeps the columns aligned.
@@ -120,14 +120,14 @@ const fn with_bias(name: &'static str) -> ModelClass {
         name,
         heads: |_, _| Ok(()),
         rows: &[
-            ("words.weight", "lm_head.weight", Same),
-            ("words.bias", "final_logits_bias", Unsqueeze0),
+            ("lm_head.weight", "lm_head.weight", Same),
+            ("lm_head.bias", "final_logits_bias", Unsqueeze0),
         ],
         base_model: false,
     }
 }
 
-/// What BART and Marian differ in.
+/// What differs between BART and Marian.
 struct Variant {
     positions: PositionsConfig,
     /// Whether there is a norm after the embeddings.
@@ -199,7 +199,7 @@ struct BartConfig {
 fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
     let hf: BartConfig = config_json::typed(json, "")?;
     let vocabulary = hf.vocab_size.unwrap_or(variant.vocabulary);
-    // Older config.json files have keys for what a model type never varies.
+    // Older config.json files have keys for settings that are fixed for a model type.
     let sinusoidal = matches!(variant.positions, PositionsConfig::Sinusoidal(_));
     refuse_unless(&[
         (
@@ -254,7 +254,7 @@ fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
             output_bias: true,
             head_norm: None,
         });
-        ModelConfig {
+        StackConfig {
             role,
             embedding: EmbeddingConfig {
                 scaled: Some(hf.scale_embedding.unwrap_or(false)),
@@ -263,7 +263,6 @@ fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
             },
             embedding_dropout: dropout,
             init_std: hf.init_std.unwrap_or(0.02),
-            head: HeadConfig::None,
             positions: variant.positions.clone(),
             blocks: vec![BlockConfig {
                 repeat: layers,
@@ -278,7 +277,7 @@ fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
                     bias: true,
                 }),
             }],
-            ..ModelConfig::new(vocabulary, length, width)
+            ..StackConfig::new(vocabulary, length, width)
         }
     };
     let mut encoder = stack(
@@ -289,43 +288,44 @@ fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
     );
     let tied = hf.tie_word_embeddings.unwrap_or(true);
     encoder.embedding.shared = tied;
+    let decoder = stack(
+        hf.decoder_layers.unwrap_or(12),
+        hf.decoder_attention_heads.unwrap_or(16),
+        hf.decoder_ffn_dim.unwrap_or(variant.hidden_width),
+        Role::Causal,
+    );
+    let head = HeadConfig::LmHead(LmHeadConfig {
+        tied,
+        bias: true,
+        ..LmHeadConfig::default()
+    });
     Ok(ModelConfig {
-        head: HeadConfig::LmHead(LmHeadConfig {
-            tied,
-            bias: true,
-            ..LmHeadConfig::default()
-        }),
         encoder: Some(Box::new(encoder)),
-        ..stack(
-            hf.decoder_layers.unwrap_or(12),
-            hf.decoder_attention_heads.unwrap_or(16),
-            hf.decoder_ffn_dim.unwrap_or(variant.hidden_width),
-            Role::Causal,
-        )
+        ..ModelConfig::with_head(decoder, head)
     })
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
     let encoder = config.encoder.as_ref()?;
-    let sizes = |config: &ModelConfig| {
-        let [block] = config.blocks.as_slice() else {
+    let sizes = |stack: &StackConfig| {
+        let [block] = stack.blocks.as_slice() else {
             return None;
         };
         let heads = block.attention.heads()?.heads;
         Some((block.repeat, heads, block.feed_forward.hidden_width()))
     };
     let (encoder_layers, encoder_heads, encoder_width) = sizes(encoder)?;
-    let (decoder_layers, decoder_heads, decoder_width) = sizes(config)?;
-    let [block] = config.blocks.as_slice() else {
+    let (decoder_layers, decoder_heads, decoder_width) = sizes(&config.stack)?;
+    let [block] = config.stack.blocks.as_slice() else {
         return None;
     };
     let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
         return None;
     };
     let hf = BartConfig {
-        vocab_size: Some(config.vocabulary),
-        max_position_embeddings: Some(config.length),
-        d_model: Some(config.width),
+        vocab_size: Some(config.stack.vocabulary),
+        max_position_embeddings: Some(config.stack.length),
+        d_model: Some(config.stack.width),
         encoder_layers: Some(encoder_layers),
         encoder_attention_heads: Some(encoder_heads),
         encoder_ffn_dim: Some(encoder_width),
@@ -335,8 +335,8 @@ fn write(config: &ModelConfig) -> Option<Value> {
         activation_function: Some(activation_name(feed_forward.activation).to_owned()),
         dropout: Some(block.dropout),
         attention_dropout: block.attention.heads().map(|heads| heads.dropout),
-        init_std: Some(config.init_std),
-        scale_embedding: Some(config.embedding.scaled.unwrap_or(false)),
+        init_std: Some(config.stack.init_std),
+        scale_embedding: Some(config.stack.embedding.scaled.unwrap_or(false)),
         tie_word_embeddings: Some(config.head.lm_head().is_none_or(|head| head.tied)),
         is_encoder_decoder: Some(true),
         ..BartConfig::default()

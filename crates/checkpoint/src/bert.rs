@@ -24,7 +24,7 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "bert.",
         ignored: IGNORED,
         renamed: RENAMED,
-        aliases: &[("words.bias", "cls.predictions.decoder.bias")],
+        aliases: &[("lm_head.bias", "cls.predictions.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |_| 1,
@@ -97,30 +97,30 @@ pub(super) const IGNORED: &[&str] = &[
 
 #[rustfmt::skip]
 const POOLER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight", "bert.pooler.dense.weight", Same),
-    ("pooler.map.bias",   "bert.pooler.dense.bias",   Same),
+    ("pooler.projection.weight", "bert.pooler.dense.weight", Same),
+    ("pooler.projection.bias",   "bert.pooler.dense.bias",   Same),
 ];
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight",  "bert.pooler.dense.weight", Same),
-    ("pooler.map.bias",    "bert.pooler.dense.bias",   Same),
-    ("classes.map.weight", "classifier.weight",        Same),
-    ("classes.map.bias",   "classifier.bias",          Same),
+    ("pooler.projection.weight",  "bert.pooler.dense.weight", Same),
+    ("pooler.projection.bias",    "bert.pooler.dense.bias",   Same),
+    ("classes.projection.weight", "classifier.weight",        Same),
+    ("classes.projection.bias",   "classifier.bias",          Same),
 ];
 
 #[rustfmt::skip]
 pub(super) const PRETRAINING_ROWS: &[TensorRow] = &[
-    ("words.transform.map.weight",  "cls.predictions.transform.dense.weight",     Same),
-    ("words.transform.map.bias",    "cls.predictions.transform.dense.bias",       Same),
-    ("words.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
-    ("words.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
-    ("words.weight",                "cls.predictions.decoder.weight",             Same),
-    ("words.bias",                  "cls.predictions.bias",                       Same),
-    ("pooler.map.weight",           "bert.pooler.dense.weight",                   Same),
-    ("pooler.map.bias",             "bert.pooler.dense.bias",                     Same),
-    ("classes.map.weight",          "cls.seq_relationship.weight",                Same),
-    ("classes.map.bias",            "cls.seq_relationship.bias",                  Same),
+    ("lm_head.transform.projection.weight",  "cls.predictions.transform.dense.weight",     Same),
+    ("lm_head.transform.projection.bias",    "cls.predictions.transform.dense.bias",       Same),
+    ("lm_head.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
+    ("lm_head.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
+    ("lm_head.weight",                "cls.predictions.decoder.weight",             Same),
+    ("lm_head.bias",                  "cls.predictions.bias",                       Same),
+    ("pooler.projection.weight",           "bert.pooler.dense.weight",                   Same),
+    ("pooler.projection.bias",             "bert.pooler.dense.bias",                     Same),
+    ("classes.projection.weight",          "cls.seq_relationship.weight",                Same),
+    ("classes.projection.bias",            "cls.seq_relationship.bias",                  Same),
 ];
 
 /// Next-sentence prediction: a classifier on the pooler.

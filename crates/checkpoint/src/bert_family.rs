@@ -10,7 +10,7 @@ use super::name_table::{TensorRow, Transform::Same};
 use attentive_model::{
     Activation, AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig,
     FullAttentionConfig, HeadConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement,
-    PlainConfig, PooledFrom, PoolerConfig, PoolerProjection, PositionsConfig, Role,
+    PlainConfig, PooledFrom, PoolerConfig, PoolerProjection, PositionsConfig, Role, StackConfig,
     TokenClassifierConfig, TokenTask, TransformConfig,
 };
 
@@ -143,7 +143,7 @@ impl BertConfig {
             output_bias: true,
             head_norm: None,
         });
-        Ok(ModelConfig {
+        let stack = StackConfig {
             role: match self.is_decoder {
                 true => Role::Causal,
                 false => Role::Bidirectional,
@@ -155,7 +155,6 @@ impl BertConfig {
             },
             embedding_dropout: self.hidden_dropout_prob,
             init_std: self.initializer_range,
-            head: HeadConfig::None,
             positions,
             blocks: vec![BlockConfig {
                 repeat: self.num_hidden_layers,
@@ -170,13 +169,14 @@ impl BertConfig {
                     bias: true,
                 }),
             }],
-            ..ModelConfig::new(self.vocab_size, length, self.hidden_size)
-        })
+            ..StackConfig::new(self.vocab_size, length, self.hidden_size)
+        };
+        Ok(ModelConfig::with_head(stack, HeadConfig::None))
     }
 
-    /// The keys for our config, as far as there are any.
+    /// The keys for our config; None where BERT clearly cannot express it.
     pub fn of(config: &ModelConfig) -> Option<Self> {
-        let [block] = config.blocks.as_slice() else {
+        let [block] = config.stack.blocks.as_slice() else {
             return None;
         };
         let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
@@ -184,19 +184,19 @@ impl BertConfig {
         };
         let heads = block.attention.heads()?;
         Some(Self {
-            vocab_size: config.vocabulary,
-            max_position_embeddings: config.length,
-            hidden_size: config.width,
+            vocab_size: config.stack.vocabulary,
+            max_position_embeddings: config.stack.length,
+            hidden_size: config.stack.width,
             intermediate_size: feed_forward.hidden_width,
             num_hidden_layers: block.repeat,
             num_attention_heads: heads.heads,
-            type_vocab_size: config.embedding.types,
+            type_vocab_size: config.stack.embedding.types,
             hidden_act: activation_name(feed_forward.activation).to_owned(),
             hidden_dropout_prob: block.dropout,
             attention_probs_dropout_prob: heads.dropout,
             layer_norm_eps: block.norm.epsilon(),
-            initializer_range: config.init_std,
-            is_decoder: config.role == Role::Causal,
+            initializer_range: config.stack.init_std,
+            is_decoder: config.stack.role == Role::Causal,
             add_cross_attention: block.cross.is_some(),
             tie_word_embeddings: config.head.lm_head().is_none_or(|head| head.tied),
             ..Self::default()
@@ -204,9 +204,9 @@ impl BertConfig {
     }
 }
 
-/// Sets an LM head behind a transform. Its activation is by default that of the blocks.
+/// Sets an LM head with a transform before it, whose activation defaults to that of the blocks.
 pub fn set_mlm_head(json: &Value, config: &mut ModelConfig, activation: Option<Activation>) {
-    let block = config.blocks.first();
+    let block = config.stack.blocks.first();
     let activation = activation.or(block.and_then(|block| match &block.feed_forward {
         FeedForwardConfig::Plain(plain) => Some(plain.activation),
         _ => None,
@@ -282,12 +282,12 @@ pub fn question_answering(_: &Value, config: &mut ModelConfig) -> Result<(), Str
 
 #[rustfmt::skip]
 pub const TOKEN_CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("labels.weight", "classifier.weight", Same),
-    ("labels.bias",   "classifier.bias",   Same),
+    ("labels.projection.weight", "classifier.weight", Same),
+    ("labels.projection.bias",   "classifier.bias",   Same),
 ];
 
 #[rustfmt::skip]
 pub const QA_ROWS: &[TensorRow] = &[
-    ("labels.weight", "qa_outputs.weight", Same),
-    ("labels.bias",   "qa_outputs.bias",   Same),
+    ("labels.projection.weight", "qa_outputs.weight", Same),
+    ("labels.projection.bias",   "qa_outputs.bias",   Same),
 ];

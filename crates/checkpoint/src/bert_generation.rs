@@ -1,4 +1,5 @@
-//! BertGeneration in Hugging Face's format: BERT as an encoder or a decoder, also as a pair (`encoder_decoder`). Rothe et al. 2020.
+//! BertGeneration in Hugging Face's format: BERT as an encoder or a decoder, also as a pair (`encoder_decoder`).
+//! Rothe et al. 2020.
 
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "bert.",
         ignored: IGNORED,
         renamed: RENAMED,
-        aliases: &[("words.bias", "lm_head.decoder.bias")],
+        aliases: &[("lm_head.bias", "lm_head.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |_| 1,
@@ -49,8 +50,8 @@ pub(super) const IGNORED: &[&str] = &[
 
 #[rustfmt::skip]
 pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("words.weight", "lm_head.decoder.weight", Same),
-    ("words.bias",   "lm_head.bias",           Same),
+    ("lm_head.weight", "lm_head.decoder.weight", Same),
+    ("lm_head.bias",   "lm_head.bias",           Same),
 ];
 
 /// An LM head with a bias and without a transform.

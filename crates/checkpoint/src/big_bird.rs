@@ -40,7 +40,7 @@ pub(super) const FORMAT: Format = Format {
             "cls.predictions.decoder.bias",
         ],
         renamed: RENAMED,
-        aliases: &[("words.bias", "cls.predictions.decoder.bias")],
+        aliases: &[("lm_head.bias", "cls.predictions.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |_| 1,
@@ -102,51 +102,55 @@ pub(super) const FORMAT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const HEAD_ROWS: &[TensorRow] = &[
-    ("words.transform.map.weight",  "cls.predictions.transform.dense.weight",     Same),
-    ("words.transform.map.bias",    "cls.predictions.transform.dense.bias",       Same),
-    ("words.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
-    ("words.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
-    ("words.weight",                "cls.predictions.decoder.weight",             Same),
-    ("words.bias",                  "cls.predictions.bias",                       Same),
-    ("pooler.map.weight",           "bert.pooler.weight",                         Same),
-    ("pooler.map.bias",             "bert.pooler.bias",                           Same),
-    ("classes.map.weight",          "cls.seq_relationship.weight",                Same),
-    ("classes.map.bias",            "cls.seq_relationship.bias",                  Same),
+    ("lm_head.transform.projection.weight",  "cls.predictions.transform.dense.weight",     Same),
+    ("lm_head.transform.projection.bias",    "cls.predictions.transform.dense.bias",       Same),
+    ("lm_head.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
+    ("lm_head.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
+    ("lm_head.weight",                "cls.predictions.decoder.weight",             Same),
+    ("lm_head.bias",                  "cls.predictions.bias",                       Same),
+    ("pooler.projection.weight",           "bert.pooler.weight",                         Same),
+    ("pooler.projection.bias",             "bert.pooler.bias",                           Same),
+    ("classes.projection.weight",          "cls.seq_relationship.weight",                Same),
+    ("classes.projection.bias",            "cls.seq_relationship.bias",                  Same),
 ];
 
 #[rustfmt::skip]
 const TOKEN_CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight", "bert.pooler.weight", Same),
-    ("pooler.map.bias",   "bert.pooler.bias",   Same),
-    ("labels.weight",     "classifier.weight",  Same),
-    ("labels.bias",       "classifier.bias",    Same),
+    ("pooler.projection.weight", "bert.pooler.weight", Same),
+    ("pooler.projection.bias",   "bert.pooler.bias",   Same),
+    ("labels.projection.weight",     "classifier.weight",  Same),
+    ("labels.projection.bias",       "classifier.bias",    Same),
 ];
 
 #[rustfmt::skip]
 const QA_ROWS: &[TensorRow] = &[
-    ("labels_layer.body.up.weight",    "qa_classifier.intermediate.dense.weight", Same),
-    ("labels_layer.body.up.bias",      "qa_classifier.intermediate.dense.bias",   Same),
-    ("labels_layer.body.down.weight",  "qa_classifier.output.dense.weight",       Same),
-    ("labels_layer.body.down.bias",    "qa_classifier.output.dense.bias",         Same),
-    ("labels_layer.norm_after.weight", "qa_classifier.output.LayerNorm.weight",   Same),
-    ("labels_layer.norm_after.bias",   "qa_classifier.output.LayerNorm.bias",     Same),
-    ("labels.weight",                  "qa_classifier.qa_outputs.weight",         Same),
-    ("labels.bias",                    "qa_classifier.qa_outputs.bias",           Same),
+    ("labels.layer.body.up.weight",    "qa_classifier.intermediate.dense.weight", Same),
+    ("labels.layer.body.up.bias",      "qa_classifier.intermediate.dense.bias",   Same),
+    ("labels.layer.body.down.weight",  "qa_classifier.output.dense.weight",       Same),
+    ("labels.layer.body.down.bias",    "qa_classifier.output.dense.bias",         Same),
+    ("labels.layer.norm_after.weight", "qa_classifier.output.LayerNorm.weight",   Same),
+    ("labels.layer.norm_after.bias",   "qa_classifier.output.LayerNorm.bias",     Same),
+    ("labels.projection.weight",                  "qa_classifier.qa_outputs.weight",         Same),
+    ("labels.projection.bias",                    "qa_classifier.qa_outputs.bias",           Same),
 ];
 
-/// Question answering with a further feed-forward layer. The answer is not in the question, which is masked and has its own
-/// token type.
+/// Question answering with an extra feed-forward layer. The answer is not in the question, which is masked and has its
+/// own token type.
 fn question_answering_with_layer(json: &Value, config: &mut ModelConfig) -> Result<(), String> {
     let end = match &json["sep_token_id"] {
         Value::Null => 66,
         id => typed(id, "sep_token_id")?,
     };
     question_answering(json, config)?;
-    let layer = config.blocks.first().map(|block| TokenClassifierLayer {
-        feed_forward: block.feed_forward.clone(),
-        norm: block.norm.clone(),
-    });
-    config.embedding.question_end = Some(end);
+    let layer = config
+        .stack
+        .blocks
+        .first()
+        .map(|block| TokenClassifierLayer {
+            feed_forward: block.feed_forward.clone(),
+            norm: block.norm.clone(),
+            dropout: block.dropout,
+        });
     config.labels = config.labels.take().map(|labels| TokenClassifierConfig {
         layer,
         question_end: Some(end),
@@ -234,17 +238,17 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
     let own: HfBigBirdConfig = typed(json, "")?;
     let positions = PositionsConfig::Learned(LearnedConfig::default());
     let mut config = bert.model(positions, bert.max_position_embeddings)?;
-    config.blocks[0].attention = own.attention(&bert)?;
-    config.embedding.scaled = own.rescale_embeddings.then_some(true);
+    config.stack.blocks[0].attention = own.attention(&bert)?;
+    config.stack.embedding.scaled = own.rescale_embeddings.then_some(true);
     Ok(config)
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
     let bert = BertConfig::of(config)?;
-    let attention = &config.blocks.first()?.attention;
+    let attention = &config.stack.blocks.first()?.attention;
     let mut own = HfBigBirdConfig {
         use_bias: attention.heads()?.bias,
-        rescale_embeddings: config.embedding.scaled == Some(true),
+        rescale_embeddings: config.stack.embedding.scaled == Some(true),
         ..HfBigBirdConfig::default()
     };
     match attention {
@@ -258,7 +262,11 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let mut json = serde_json::to_value(bert).ok()?;
     let own = serde_json::to_value(own).ok()?;
     json.as_object_mut()?.extend(own.as_object()?.clone());
-    if let Some(end) = config.embedding.question_end {
+    if let Some(end) = config
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.question_end)
+    {
         json["sep_token_id"] = end.into();
     }
     Some(json)

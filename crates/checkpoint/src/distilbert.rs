@@ -86,20 +86,20 @@ const ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("words.transform.map.weight",  "vocab_transform.weight",  Same),
-    ("words.transform.map.bias",    "vocab_transform.bias",    Same),
-    ("words.transform.norm.weight", "vocab_layer_norm.weight", Same),
-    ("words.transform.norm.bias",   "vocab_layer_norm.bias",   Same),
-    ("words.weight",                "vocab_projector.weight",  Same),
-    ("words.bias",                  "vocab_projector.bias",    Same),
+    ("lm_head.transform.projection.weight",  "vocab_transform.weight",  Same),
+    ("lm_head.transform.projection.bias",    "vocab_transform.bias",    Same),
+    ("lm_head.transform.norm.weight", "vocab_layer_norm.weight", Same),
+    ("lm_head.transform.norm.bias",   "vocab_layer_norm.bias",   Same),
+    ("lm_head.weight",                "vocab_projector.weight",  Same),
+    ("lm_head.bias",                  "vocab_projector.bias",    Same),
 ];
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight",  "pre_classifier.weight", Same),
-    ("pooler.map.bias",    "pre_classifier.bias",   Same),
-    ("classes.map.weight", "classifier.weight",     Same),
-    ("classes.map.bias",   "classifier.bias",       Same),
+    ("pooler.projection.weight",  "pre_classifier.weight", Same),
+    ("pooler.projection.bias",    "pre_classifier.bias",   Same),
+    ("classes.projection.weight", "classifier.weight",     Same),
+    ("classes.projection.bias",   "classifier.bias",       Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.

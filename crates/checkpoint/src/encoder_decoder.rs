@@ -1,4 +1,4 @@
-//! `EncoderDecoderModel`: an encoder and a decoder that were models of their own, each with its own config and tensor names.
+//! `EncoderDecoderModel`: an encoder and a decoder from separate models, each with its own config and tensor names.
 //! Rothe et al. 2020.
 //!
 //! The pooler of a BERT or RoBERTa encoder is unused; it is neither loaded nor saved.
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bert_family::{RENAMED, ROWS};
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass, bert, bert_generation, gpt2, roberta};
-use attentive_model::{ModelConfig, Role};
+use attentive_model::{HeadConfig, ModelConfig, Role};
 
 /// The formats of encoders. An encoder is saved in the first that can express it.
 const ENCODERS: [&Format; 3] = [&bert_generation::FORMAT, &bert::FORMAT, &roberta::FORMAT];
@@ -32,7 +32,7 @@ pub(super) const BERT_GENERATION: Format = pair(
             },
         ],
         ignored: bert_generation::IGNORED,
-        aliases: &[("words.bias", "decoder.lm_head.decoder.bias")],
+        aliases: &[("lm_head.bias", "decoder.lm_head.decoder.bias")],
         ..TABLE
     },
 );
@@ -56,7 +56,7 @@ pub(super) const BERT: Format = pair(
             },
         ],
         ignored: bert::IGNORED,
-        aliases: &[("words.bias", "decoder.cls.predictions.decoder.bias")],
+        aliases: &[("lm_head.bias", "decoder.cls.predictions.decoder.bias")],
         ..TABLE
     },
 );
@@ -80,7 +80,7 @@ pub(super) const ROBERTA: Format = pair(
             },
         ],
         ignored: roberta::IGNORED,
-        aliases: &[("words.bias", "decoder.lm_head.decoder.bias")],
+        aliases: &[("lm_head.bias", "decoder.lm_head.decoder.bias")],
         ..TABLE
     },
 );
@@ -174,14 +174,14 @@ fn read(json: &Value, decoder: &Format, class: &str) -> Result<ModelConfig, Stri
         ));
     };
     let encoder = (format.read)(&json["encoder"]).map_err(within("encoder"))?;
-    if encoder.role == Role::Causal {
+    if encoder.stack.role == Role::Causal {
         return Err("encoder.is_decoder true is not supported; it must be false".to_owned());
     }
     let mut decoder_json = json["decoder"].clone();
     decoder_json["architectures"] = json!([class]);
     let (config, _) = decoder.parse(&decoder_json).map_err(within("decoder"))?;
     Ok(ModelConfig {
-        encoder: Some(Box::new(encoder)),
+        encoder: Some(Box::new(encoder.stack)),
         ..config
     })
 }
@@ -192,7 +192,8 @@ fn write(config: &ModelConfig, decoder: &Format) -> Option<Value> {
         json["model_type"] = json!(format.model_type);
         Some(json)
     };
-    let encoder = config.encoder.as_deref()?.canonical();
+    let encoder = config.encoder.as_deref()?.clone();
+    let encoder = ModelConfig::with_head(encoder, HeadConfig::None).canonical();
     let encoder = ENCODERS.iter().find_map(|format| {
         let json = nested_json(format, &encoder)?;
         let parsed = (format.read)(&json).ok()?.canonical();

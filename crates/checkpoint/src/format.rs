@@ -101,12 +101,12 @@ impl Format {
             heads: class.rows,
             base_model: class.base_model,
             known: self.architectures.iter().flat_map(|it| it.rows).collect(),
-            patches: config.patches,
-            head_width: config.head_width(),
+            patches: config.stack.patches,
+            head_width: config.stack.head_width(),
             group: (self.group)(json),
             untied: config.head.lm_head().is_some_and(|head| !head.tied),
             gated: is_gated(config),
-            width: config.width,
+            width: config.stack.width,
         }
     }
 }
@@ -160,6 +160,6 @@ pub(super) fn choose_format(config: &ModelConfig, preferred: Option<&str>) -> Se
 
 /// Whether the first block's feed-forward layer is gated.
 fn is_gated(config: &ModelConfig) -> bool {
-    let first = config.blocks.first();
+    let first = config.stack.blocks.first();
     first.is_some_and(|block| matches!(block.feed_forward, FeedForwardConfig::Gated(_)))
 }

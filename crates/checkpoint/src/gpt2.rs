@@ -10,6 +10,7 @@ use super::{Format, LastHiddenState, config_json};
 use attentive_model::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
     LearnedConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig, PositionsConfig,
+    StackConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -47,7 +48,7 @@ pub(super) const IGNORED: &[&str] = &[
     "lm_head.weight",
 ];
 
-pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[("words.weight", "lm_head.weight", Same)];
+pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[("lm_head.weight", "lm_head.weight", Same)];
 
 #[rustfmt::skip] // Keeps the columns aligned.
 pub(super) const ROWS: &[TensorRow] = &[
@@ -152,10 +153,9 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         output_bias: true,
         head_norm: None,
     });
-    Ok(ModelConfig {
+    let stack = StackConfig {
         embedding_dropout: hf.embd_pdrop,
         init_std: hf.initializer_range,
-        head: tied_or_separate(hf.tie_word_embeddings),
         positions: PositionsConfig::Learned(LearnedConfig::default()),
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {
@@ -171,12 +171,16 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
                 bias: true,
             }),
         }],
-        ..ModelConfig::new(hf.vocab_size, hf.n_positions, hf.n_embd)
-    })
+        ..StackConfig::new(hf.vocab_size, hf.n_positions, hf.n_embd)
+    };
+    Ok(ModelConfig::with_head(
+        stack,
+        tied_or_separate(hf.tie_word_embeddings),
+    ))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
-    let [block] = config.blocks.as_slice() else {
+    let [block] = config.stack.blocks.as_slice() else {
         return None;
     };
     let (AttentionConfig::Full(attention), FeedForwardConfig::Plain(feed_forward)) =
@@ -185,18 +189,18 @@ fn write(config: &ModelConfig) -> Option<Value> {
         return None;
     };
     let hf = Gpt2Config {
-        vocab_size: config.vocabulary,
-        n_positions: config.length,
-        n_embd: config.width,
+        vocab_size: config.stack.vocabulary,
+        n_positions: config.stack.length,
+        n_embd: config.stack.width,
         n_layer: block.repeat,
         n_head: attention.heads,
         n_inner: Some(feed_forward.hidden_width),
         activation_function: activation_name(feed_forward.activation).to_owned(),
         resid_pdrop: block.dropout,
-        embd_pdrop: config.embedding_dropout,
+        embd_pdrop: config.stack.embedding_dropout,
         attn_pdrop: attention.dropout,
         layer_norm_epsilon: block.norm.epsilon(),
-        initializer_range: config.init_std,
+        initializer_range: config.stack.init_std,
         add_cross_attention: block.cross.is_some(),
         tie_word_embeddings: config.head == HeadConfig::Tied,
         ..Gpt2Config::default()

@@ -33,8 +33,8 @@ pub const fn base_model(name: &'static str) -> ModelClass {
     }
 }
 
-/// A sequence classifier on a decoder's last token, the only one that attends to all others. Hugging Face finds it by config.json's
-/// `pad_token_id`; without one it classifies one row at a time, by the last position.
+/// A sequence classifier on a decoder's last token, the only one that attends to all others. Hugging Face finds it by the
+/// `pad_token_id` of config.json; without one it classifies one row at a time, by the last position.
 pub const fn last_token_classifier(name: &'static str) -> ModelClass {
     ModelClass {
         name,
@@ -50,7 +50,7 @@ pub const fn last_token_classifier(name: &'static str) -> ModelClass {
             config.classes = Some(classifier(json, false)?);
             Ok(())
         },
-        rows: &[("classes.map.weight", "score.weight", Same)],
+        rows: &[("classes.projection.weight", "score.weight", Same)],
         base_model: false,
     }
 }

@@ -12,7 +12,7 @@ use super::rope::{RopeKeys, scaling_json};
 use super::sliding_windows::WindowRun;
 use attentive_model::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, GatedConfig, HeadConfig,
-    ModelConfig, NormConfig, NormPlacement, PositionsConfig, SlidingWindowConfig,
+    ModelConfig, NormConfig, NormPlacement, PositionsConfig, SlidingWindowConfig, StackConfig,
 };
 
 /// A prefix that some files leave out of every name.
@@ -63,7 +63,7 @@ pub(super) const fn table(sections: &'static [Section]) -> NameTable {
 }
 
 /// The LM head, which may be tied.
-pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[("words.weight", "lm_head.weight", Same)];
+pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[("lm_head.weight", "lm_head.weight", Same)];
 
 /// The keys of config.json that affect the output, in every format of the family. Other keys are ignored.
 #[derive(Serialize, Deserialize)]
@@ -178,14 +178,17 @@ impl LlamaFamily {
             rope_parameters: &hf.rope_parameters,
             max_position_embeddings: hf.max_position_embeddings,
         };
-        Ok(ModelConfig {
+        let stack = StackConfig {
             init_std: hf.initializer_range,
-            head: tied_or_separate(hf.tie_word_embeddings),
             positions: PositionsConfig::Rotary(rope.read()?),
             final_norm: Some(hf.norm()),
             blocks: self.windows.iter().map(|run| self.block(run)).collect(),
-            ..ModelConfig::new(hf.vocab_size, hf.max_position_embeddings, hf.hidden_size)
-        })
+            ..StackConfig::new(hf.vocab_size, hf.max_position_embeddings, hf.hidden_size)
+        };
+        Ok(ModelConfig::with_head(
+            stack,
+            tied_or_separate(hf.tie_word_embeddings),
+        ))
     }
 
     fn block(&self, run: &WindowRun) -> BlockConfig {
@@ -226,9 +229,9 @@ impl LlamaFamily {
     /// The family's keys for a model. All but the windows are taken from the first block: saving reads the result back, which
     /// shows whether other blocks differ.
     pub fn of(config: &ModelConfig) -> Option<Self> {
-        let block = config.blocks.first()?;
+        let block = config.stack.blocks.first()?;
         let heads = block.attention.heads()?;
-        let PositionsConfig::Rotary(rotary) = &config.positions else {
+        let PositionsConfig::Rotary(rotary) = &config.stack.positions else {
             return None;
         };
         let (hidden_width, activation) = match &block.feed_forward {
@@ -240,18 +243,18 @@ impl LlamaFamily {
         let mut parameters = scaling.clone();
         parameters["rope_theta"] = json!(rotary.theta);
         let hf = LlamaFamilyConfig {
-            vocab_size: config.vocabulary,
-            max_position_embeddings: config.length,
-            hidden_size: config.width,
+            vocab_size: config.stack.vocabulary,
+            max_position_embeddings: config.stack.length,
+            hidden_size: config.stack.width,
             intermediate_size: hidden_width,
-            num_hidden_layers: config.layers(),
+            num_hidden_layers: config.stack.layers(),
             num_attention_heads: heads.heads,
             num_key_value_heads: Some(heads.key_value_heads()),
-            head_dim: Some(heads.head_width(config.width)),
+            head_dim: Some(heads.head_width(config.stack.width)),
             hidden_act: activation_name(activation).to_owned(),
             attention_dropout: heads.dropout,
             rms_norm_eps: block.norm.epsilon(),
-            initializer_range: config.init_std,
+            initializer_range: config.stack.init_std,
             tie_word_embeddings: config.head == HeadConfig::Tied,
             rope_theta: Some(rotary.theta),
             // transformers before version 5 reads only this key.

@@ -39,7 +39,7 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "longformer.",
         ignored: IGNORED,
         renamed: RENAMED,
-        aliases: &[("words.bias", "lm_head.decoder.bias")],
+        aliases: &[("lm_head.bias", "lm_head.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |_| 1,
@@ -60,7 +60,7 @@ pub(super) const FORMAT: Format = Format {
         ModelClass {
             name: "LongformerForSequenceClassification",
             heads: |json, config| {
-                config.globals = Some(GlobalsConfig::First);
+                config.stack.globals = Some(GlobalsConfig::First);
                 sequence_classifier(json, config, None)
             },
             rows: CLASSIFIER_ROWS,
@@ -75,7 +75,7 @@ pub(super) const FORMAT: Format = Format {
         ModelClass {
             name: "LongformerForQuestionAnswering",
             heads: |json, config| {
-                config.globals = Some(GlobalsConfig::Before(separator(json)?));
+                config.stack.globals = Some(GlobalsConfig::Before(separator(json)?));
                 question_answering(json, config)
             },
             rows: QA_ROWS,
@@ -96,8 +96,8 @@ const GLOBAL_ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const POOLER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight", "longformer.pooler.dense.weight", Same),
-    ("pooler.map.bias",   "longformer.pooler.dense.bias",   Same),
+    ("pooler.projection.weight", "longformer.pooler.dense.weight", Same),
+    ("pooler.projection.bias",   "longformer.pooler.dense.bias",   Same),
 ];
 
 fn defaults() -> BertConfig {
@@ -142,7 +142,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
     refuse_unless(&[("is_decoder", bert.is_decoder, false)])?;
     let (positions, length) = offset_positions(&bert)?;
     let mut config = bert.model(positions, length)?;
-    let block = config.blocks.remove(0);
+    let block = config.stack.blocks.remove(0);
     let layer = |window: usize| BlockConfig {
         repeat: 1,
         attention: AttentionConfig::Longformer(LongformerConfig {
@@ -160,28 +160,29 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         ..block.clone()
     };
     let windows = windows(json, bert.num_hidden_layers)?;
-    config.blocks = windows.into_iter().map(layer).collect();
+    config.stack.blocks = windows.into_iter().map(layer).collect();
     Ok(config)
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
-    let windows = config.stored_blocks().map(|block| match &block.attention {
-        AttentionConfig::Longformer(attention) => Some(attention.window),
-        _ => None,
-    });
+    let windows = config
+        .stack
+        .stored_blocks()
+        .map(|block| match &block.attention {
+            AttentionConfig::Longformer(attention) => Some(attention.window),
+            _ => None,
+        });
     let windows: Vec<usize> = windows.collect::<Option<_>>()?;
     // Only windows may differ between blocks; saving reads the result back and finds other differences.
-    let uniform = ModelConfig {
-        blocks: vec![BlockConfig {
-            repeat: config.stored_layers(),
-            ..config.blocks.first()?.clone()
-        }],
-        ..config.clone()
-    };
+    let mut uniform = config.clone();
+    uniform.stack.blocks = vec![BlockConfig {
+        repeat: config.stack.stored_layers(),
+        ..config.stack.blocks.first()?.clone()
+    }];
     let hf = with_offset_positions(BertConfig::of(&uniform)?, config)?;
     let mut json = serde_json::to_value(hf).ok()?;
     json["attention_window"] = json!(windows);
-    if let Some(GlobalsConfig::Before(separator)) = config.globals {
+    if let Some(GlobalsConfig::Before(separator)) = config.stack.globals {
         json["sep_token_id"] = json!(separator);
     }
     Some(json)

@@ -8,9 +8,9 @@ pub use super::transform::Transform;
 use super::{TensorFile, TensorProblems};
 use attentive_model::{ParamData, Parameter, PatchesConfig};
 
-/// One tensor: its name in the model, its name in a file, and the transform between them. Placeholders: `{layer}` and `{expert}`
-/// in both names; in the file's, `{group}` and `{inner}` stand for a layer's group and its index within it, and `{up}` for
-/// T5's name of the up projection, which depends on whether there is a gate.
+/// One tensor: its name in the model, its name in a file, and the transform between them. Placeholders: `{layer}` and
+/// `{expert}` in both names; in the file's, `{group}` and `{inner}` stand for a layer's group and its index within it, and
+/// `{up}` for T5's name of the up projection, which depends on whether there is a gate.
 pub type TensorRow = (&'static str, &'static str, Transform);
 
 /// The tensor names of one stack.
@@ -33,8 +33,8 @@ pub struct NameTable {
     pub ignored: &'static [&'static str],
     /// Suffixes that old versions wrote differently: old, current.
     pub renamed: &'static [(&'static str, &'static str)],
-    /// Second full names of tensors: the model's, the file's. Where a file has both, the alias is read: it is a copy, or weights
-    /// are not tied. Models whose weights are not tied are saved under both names.
+    /// Second full names of tensors: the model's, the file's. Where a file has both, the alias is read: it is a copy, or
+    /// weights are untied. Models with untied weights are saved under both names.
     pub aliases: &'static [(&'static str, &'static str)],
     /// Tensors of the model that are zero where a file lacks them.
     pub zero_if_missing: &'static [&'static str],
@@ -135,7 +135,7 @@ impl TensorNames {
             let expected = transform.file_shape(shape, self.patches.as_ref());
             // Shapes are compared first, so that a mis-shaped tensor is not read.
             let fits = found == expected;
-            // Where nothing has to be rearranged, the file is memory-mapped and read when it is first used.
+            // A tensor that needs no rearranging is memory-mapped, and read on first use.
             let layout = fits.then(|| transform.layout(shape)).flatten();
             let mapped = layout.and_then(|layout| layout.mapped(file, tensor));
             if let Some(data) = mapped {
@@ -143,11 +143,11 @@ impl TensorNames {
                 continue;
             }
             let Some(floats) = fits.then(|| file.floats(tensor).ok()).flatten() else {
-                let misfit = match file.dtype(tensor) {
+                let mismatch = match file.dtype(tensor) {
                     Some(dtype) if fits => format!("{tensor} is {dtype} and must be floats"),
                     _ => format!("{tensor} is {found:?} and must be {expected:?}"),
                 };
-                problems.misshapen.extend(first.then_some(misfit));
+                problems.misshapen.extend(first.then_some(mismatch));
                 continue;
             };
             let data = transform.load(floats, shape, self.head_width);
@@ -184,7 +184,7 @@ impl TensorNames {
                 let count = file_shape.iter().product();
                 TensorData::new(vec![0f32; count], file_shape)
             });
-            let target = entry.as_mut_slice::<f32>().expect("made as f32 above");
+            let target = entry.as_mut_slice::<f32>().expect("created as f32 above");
             transform.write_into(&floats, &shape, self.head_width, target);
         }
         for section in self.table.sections {

@@ -63,7 +63,7 @@ impl Description {
     pub fn classification_function(&self) -> ClassificationFunction {
         let classes = self.config.classes.as_ref().map(|it| it.classes);
         match self.problem_type {
-            Some(ProblemType::Regression) if self.config.patches.is_none() => {
+            Some(ProblemType::Regression) if self.config.stack.patches.is_none() => {
                 ClassificationFunction::None
             }
             Some(ProblemType::MultiLabel) => ClassificationFunction::Sigmoid,

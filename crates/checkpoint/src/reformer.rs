@@ -1,9 +1,9 @@
 //! Reformer in Hugging Face's format: reversible residual streams, axial positions, and layers of local or LSH attention.
 //! Kitaev et al. 2020.
 //!
-//! Files do not have the LSH rotations: they are sampled from `hash_seed` by PyTorch's generator, the same in all layers. Without
-//! a seed Hugging Face samples new ones in every forward pass; we use seed 0. `lm_head.bias` is added, as in transformers 4;
-//! version 5 forgets it.
+//! Files do not have the LSH rotations: they are sampled from `hash_seed` by PyTorch's generator, the same in all layers.
+//! Without a seed Hugging Face samples new ones in every forward pass; we use seed 0. `lm_head.bias` is added, as in
+//! transformers 4; version 5 omits it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use attentive_model::{
     AttentionConfig, AxialConfig, BlockConfig, ChunksConfig, FeedForwardConfig, HeadConfig,
     LearnedConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement, PaddingConfig,
     PlainConfig, PositionsConfig, ReformerConfig, ResidualConfig, Role, RotationGenerator,
+    StackConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -86,14 +87,14 @@ const ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("words.weight", "lm_head.decoder.weight", Same),
-    ("words.bias",   "lm_head.bias",           Same),
+    ("lm_head.weight", "lm_head.decoder.weight", Same),
+    ("lm_head.bias",   "lm_head.bias",           Same),
 ];
 
 /// The LM head; the model class determines whether attention must be causal.
 fn lm_head(config: &mut ModelConfig, role: Role) -> Result<(), String> {
     let causal = role == Role::Causal;
-    refuse_unless(&[("is_decoder", config.role == Role::Causal, causal)])?;
+    refuse_unless(&[("is_decoder", config.stack.role == Role::Causal, causal)])?;
     config.head = HeadConfig::LmHead(LmHeadConfig {
         bias: true,
         ..LmHeadConfig::default()
@@ -221,7 +222,7 @@ impl HfReformerConfig {
             .iter()
             .all(|it| self.attn_layers.contains(it));
         (both && local != lsh && local > 0 && lsh > 0).then(|| PaddingConfig {
-            multiple_of: (local / common_divisor(local, lsh)).saturating_mul(lsh),
+            multiple_of: (local / gcd(local, lsh)).saturating_mul(lsh),
             beyond: local.min(lsh),
         })
     }
@@ -280,10 +281,10 @@ impl HfReformerConfig {
     }
 }
 
-fn common_divisor(one: usize, other: usize) -> usize {
+fn gcd(one: usize, other: usize) -> usize {
     match other {
         0 => one,
-        other => common_divisor(other, one % other),
+        other => gcd(other, one % other),
     }
 }
 
@@ -310,50 +311,50 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         })
     };
     let blocks: Result<Vec<_>, String> = hf.attn_layers.iter().map(block).collect();
-    Ok(ModelConfig {
+    let stack = StackConfig {
         role: match hf.is_decoder {
             true => Role::Causal,
             false => Role::Bidirectional,
         },
         embedding_dropout: hf.hidden_dropout_prob,
         init_std: hf.initializer_range,
-        head: HeadConfig::None,
         positions,
         residual: ResidualConfig::Reversible,
         final_norm: Some(norm.clone()),
         blocks: blocks?,
-        ..ModelConfig::new(hf.vocab_size, length, hf.hidden_size)
-    })
+        ..StackConfig::new(hf.vocab_size, length, hf.hidden_size)
+    };
+    Ok(ModelConfig::with_head(stack, HeadConfig::None))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
-    let block = config.blocks.first()?;
+    let block = config.stack.blocks.first()?;
     let heads = block.attention.heads()?;
     let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
         return None;
     };
     let mut hf = HfReformerConfig {
-        vocab_size: config.vocabulary,
-        hidden_size: config.width,
+        vocab_size: config.stack.vocabulary,
+        hidden_size: config.stack.width,
         feed_forward_size: feed_forward.hidden_width,
         num_attention_heads: heads.heads,
-        attention_head_size: heads.head_width(config.width),
-        max_position_embeddings: config.length,
+        attention_head_size: heads.head_width(config.stack.width),
+        max_position_embeddings: config.stack.length,
         attn_layers: Vec::new(),
         axial_pos_embds: false,
         hidden_act: activation_name(feed_forward.activation).to_owned(),
         hidden_dropout_prob: block.dropout,
         layer_norm_eps: block.norm.epsilon(),
-        initializer_range: config.init_std,
-        is_decoder: config.role == Role::Causal,
+        initializer_range: config.stack.init_std,
+        is_decoder: config.stack.role == Role::Causal,
         ..HfReformerConfig::default()
     };
-    if let PositionsConfig::Axial(axial) = &config.positions {
+    if let PositionsConfig::Axial(axial) = &config.stack.positions {
         hf.axial_pos_embds = true;
         hf.axial_pos_shape = axial.shape.to_vec();
         hf.axial_pos_embds_dim = axial.widths.to_vec();
     }
-    for block in config.stored_blocks() {
+    for block in config.stack.stored_blocks() {
         hf.attn_layers.push(match &block.attention {
             AttentionConfig::Chunks(local) => {
                 hf.local_attn_chunk_length = local.chunk;

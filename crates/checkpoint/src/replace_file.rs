@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_write_leaves_the_old_contents_and_no_litter() {
+    fn a_failed_write_leaves_the_old_contents_and_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.txt");
         replace_file(&path, b"old").unwrap();

@@ -24,7 +24,7 @@ pub(super) const FORMAT: Format = Format {
         optional_prefix: "roberta.",
         ignored: IGNORED,
         renamed: RENAMED,
-        aliases: &[("words.bias", "lm_head.decoder.bias")],
+        aliases: &[("lm_head.bias", "lm_head.decoder.bias")],
         zero_if_missing: &[],
     },
     group: |_| 1,
@@ -78,29 +78,29 @@ pub(super) const IGNORED: &[&str] = &[
 
 #[rustfmt::skip]
 const POOLER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight", "roberta.pooler.dense.weight", Same),
-    ("pooler.map.bias",   "roberta.pooler.dense.bias",   Same),
+    ("pooler.projection.weight", "roberta.pooler.dense.weight", Same),
+    ("pooler.projection.bias",   "roberta.pooler.dense.bias",   Same),
 ];
 
 #[rustfmt::skip]
 pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("words.transform.map.weight",  "lm_head.dense.weight",      Same),
-    ("words.transform.map.bias",    "lm_head.dense.bias",        Same),
-    ("words.transform.norm.weight", "lm_head.layer_norm.weight", Same),
-    ("words.transform.norm.bias",   "lm_head.layer_norm.bias",   Same),
-    ("words.weight",                "lm_head.decoder.weight",    Same),
-    ("words.bias",                  "lm_head.bias",              Same),
+    ("lm_head.transform.projection.weight",  "lm_head.dense.weight",      Same),
+    ("lm_head.transform.projection.bias",    "lm_head.dense.bias",        Same),
+    ("lm_head.transform.norm.weight", "lm_head.layer_norm.weight", Same),
+    ("lm_head.transform.norm.bias",   "lm_head.layer_norm.bias",   Same),
+    ("lm_head.weight",                "lm_head.decoder.weight",    Same),
+    ("lm_head.bias",                  "lm_head.bias",              Same),
 ];
 
 #[rustfmt::skip]
 pub(super) const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.map.weight",  "classifier.dense.weight",    Same),
-    ("pooler.map.bias",    "classifier.dense.bias",      Same),
-    ("classes.map.weight", "classifier.out_proj.weight", Same),
-    ("classes.map.bias",   "classifier.out_proj.bias",   Same),
+    ("pooler.projection.weight",  "classifier.dense.weight",    Same),
+    ("pooler.projection.bias",    "classifier.dense.bias",      Same),
+    ("classes.projection.weight", "classifier.out_proj.weight", Same),
+    ("classes.projection.bias",   "classifier.out_proj.bias",   Same),
 ];
 
-/// The head has exact GELU, whatever the blocks have.
+/// The head always has exact GELU, whatever the blocks have.
 pub(super) fn mlm_head(json: &Value, config: &mut ModelConfig) -> Result<(), String> {
     set_mlm_head(json, config, Some(Activation::Gelu));
     Ok(())
@@ -114,7 +114,7 @@ fn defaults() -> BertConfig {
     }
 }
 
-/// Positions, which start after the row of the padding token, and the length that remains.
+/// Positions that start after the row of the pad token, and the remaining length.
 pub(super) fn offset_positions(hf: &BertConfig) -> Result<(PositionsConfig, usize), String> {
     let padding = hf.pad_token_id.unwrap_or(1);
     let offset = padding as usize + 1;
@@ -130,13 +130,13 @@ pub(super) fn offset_positions(hf: &BertConfig) -> Result<(PositionsConfig, usiz
     Ok((positions, length))
 }
 
-/// The keys of such positions.
+/// The keys for positions of [`offset_positions`].
 pub(super) fn with_offset_positions(hf: BertConfig, config: &ModelConfig) -> Option<BertConfig> {
-    let PositionsConfig::Learned(learned) = &config.positions else {
+    let PositionsConfig::Learned(learned) = &config.stack.positions else {
         return None;
     };
     Some(BertConfig {
-        max_position_embeddings: config.length + learned.offset,
+        max_position_embeddings: config.stack.length + learned.offset,
         pad_token_id: Some(learned.padding?),
         ..hf
     })

@@ -21,7 +21,7 @@ pub struct SaveOptions {
     pub format: SaveFormat,
     /// The dtype of the weights.
     pub dtype: SaveDType,
-    /// The most bytes of weights in one file; a larger tensor has a file of its own.
+    /// The maximum bytes of weights in one file; a larger tensor has its own file.
     pub max_shard_bytes: u64,
 }
 

@@ -28,7 +28,7 @@ impl WindowRun {
             };
             Some(Self { layers, window })
         };
-        let blocks = config.blocks.iter();
+        let blocks = config.stack.blocks.iter();
         let runs = blocks.map(|block| run(block.repeat, &block.attention));
         runs.collect()
     }
@@ -137,7 +137,7 @@ impl QwenWindowConfig {
     }
 }
 
-/// Merges neighbouring runs of the same window and drops empty ones. Without any layer one empty run remains, which validation
+/// Merges adjacent runs of the same window and drops empty ones. Without layers one empty run remains, which validation
 /// refuses.
 fn merge_adjacent(runs: impl IntoIterator<Item = WindowRun>) -> Vec<WindowRun> {
     let mut merged: Vec<WindowRun> = Vec::new();

@@ -11,7 +11,7 @@ use super::{Format, LastHiddenState, ModelClass, config_json};
 use attentive_model::{
     AttentionConfig, BlockConfig, BucketDirection, EmbeddingConfig, FeedForwardConfig,
     FullAttentionConfig, GatedConfig, HeadConfig, LmHeadConfig, ModelConfig, NormConfig,
-    NormPlacement, PlainConfig, PositionsConfig, Role, T5BucketsConfig,
+    NormPlacement, PlainConfig, PositionsConfig, Role, StackConfig, T5BucketsConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -55,7 +55,7 @@ pub(super) const FORMAT: Format = Format {
         ModelClass {
             name: "T5ForConditionalGeneration",
             heads: |_, _| Ok(()),
-            rows: &[("words.weight", "lm_head.weight", Same)],
+            rows: &[("lm_head.weight", "lm_head.weight", Same)],
             base_model: false,
         },
         base_model("T5Model"),
@@ -147,7 +147,7 @@ impl Default for T5Config {
     }
 }
 
-/// Relative positions have no limit, but a config needs one: longer than full attention can bear.
+/// Relative positions have no limit, but a config needs one: longer than full attention can handle.
 const LENGTH: usize = 1 << 16;
 
 fn read(json: &Value) -> Result<ModelConfig, String> {
@@ -159,7 +159,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
     let feed_forward = feed_forward(&hf)?;
     let stack = |layers: usize, role: Role| {
         let attention = AttentionConfig::Full(FullAttentionConfig {
-            // T5 does not scale the scores; its initialization makes up for it.
+            // T5 does not scale the scores; its initialization compensates.
             scale: Some(1.0),
             heads: hf.num_heads,
             key_value_heads: None,
@@ -169,11 +169,10 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
             output_bias: false,
             head_norm: None,
         });
-        ModelConfig {
+        StackConfig {
             role,
             embedding_dropout: hf.dropout_rate,
             init_std: 0.05 * hf.initializer_factor,
-            head: HeadConfig::None,
             positions: PositionsConfig::T5Buckets(T5BucketsConfig {
                 buckets: hf.relative_attention_num_buckets,
                 max_distance: hf.relative_attention_max_distance,
@@ -192,24 +191,25 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
                 attention,
                 feed_forward: feed_forward.clone(),
             }],
-            ..ModelConfig::new(hf.vocab_size, LENGTH, hf.d_model)
+            ..StackConfig::new(hf.vocab_size, LENGTH, hf.d_model)
         }
     };
-    let encoder = ModelConfig {
+    let encoder = StackConfig {
         embedding: EmbeddingConfig {
             shared: true,
             ..EmbeddingConfig::default()
         },
         ..stack(hf.num_layers, Role::Bidirectional)
     };
+    let decoder = stack(hf.num_decoder_layers.unwrap_or(hf.num_layers), Role::Causal);
+    let head = HeadConfig::LmHead(LmHeadConfig {
+        tied: hf.tie_word_embeddings,
+        scaled: hf.scale_decoder_outputs.unwrap_or(hf.tie_word_embeddings),
+        ..LmHeadConfig::default()
+    });
     Ok(ModelConfig {
-        head: HeadConfig::LmHead(LmHeadConfig {
-            tied: hf.tie_word_embeddings,
-            scaled: hf.scale_decoder_outputs.unwrap_or(hf.tie_word_embeddings),
-            ..LmHeadConfig::default()
-        }),
         encoder: Some(Box::new(encoder)),
-        ..stack(hf.num_decoder_layers.unwrap_or(hf.num_layers), Role::Causal)
+        ..ModelConfig::with_head(decoder, head)
     })
 }
 
@@ -238,10 +238,10 @@ fn feed_forward(hf: &T5Config) -> Result<FeedForwardConfig, String> {
 
 fn write(config: &ModelConfig) -> Option<Value> {
     let encoder = config.encoder.as_ref()?;
-    let ([block], [encoder]) = (config.blocks.as_slice(), encoder.blocks.as_slice()) else {
+    let ([block], [encoder]) = (config.stack.blocks.as_slice(), encoder.blocks.as_slice()) else {
         return None;
     };
-    let PositionsConfig::T5Buckets(buckets) = &config.positions else {
+    let PositionsConfig::T5Buckets(buckets) = &config.stack.positions else {
         return None;
     };
     let feed_forward_proj = match &block.feed_forward {
@@ -256,9 +256,9 @@ fn write(config: &ModelConfig) -> Option<Value> {
     };
     let heads = block.attention.heads()?;
     let hf = T5Config {
-        vocab_size: config.vocabulary,
-        d_model: config.width,
-        d_kv: heads.head_width(config.width),
+        vocab_size: config.stack.vocabulary,
+        d_model: config.stack.width,
+        d_kv: heads.head_width(config.stack.width),
         d_ff: block.feed_forward.hidden_width(),
         num_layers: encoder.repeat,
         num_decoder_layers: Some(block.repeat),
@@ -267,7 +267,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
         relative_attention_max_distance: buckets.max_distance,
         dropout_rate: block.dropout,
         layer_norm_epsilon: block.norm.epsilon(),
-        initializer_factor: config.init_std / 0.05,
+        initializer_factor: config.stack.init_std / 0.05,
         feed_forward_proj,
         tie_word_embeddings: config.head.lm_head().is_none_or(|head| head.tied),
         scale_decoder_outputs: config.head.lm_head().map(|head| head.scaled),

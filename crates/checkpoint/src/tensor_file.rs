@@ -18,7 +18,7 @@ pub struct TensorFile {
     metadata: BTreeMap<String, String>,
 }
 
-/// A name that weights have in a folder, and how to open them.
+/// The name of a weight file, and how to open it.
 type WeightFile = (&'static str, fn(&Path) -> Result<TensorSet, FileError>);
 
 /// In the order of preference.
@@ -91,7 +91,7 @@ impl TensorFile {
         self.tensors.dtype(name).map(|dtype| dtype.name())
     }
 
-    /// A tensor of floats as f32; the error names its dtype if it is none.
+    /// A tensor of floats as f32; for any other tensor the error names its dtype.
     pub fn floats(&self, name: &str) -> Result<Vec<f32>, CheckpointError> {
         let floats = self.tensors.floats(name);
         floats.ok_or_else(|| self.type_error(name, "floats"))

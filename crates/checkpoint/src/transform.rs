@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::TensorFile;
 use attentive_model::{ParamData, PatchesConfig};
 
-/// What makes a parameter of the model into a tensor of a file.
+/// How a parameter of the model becomes a tensor of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transform {
     /// The file has the same tensor.
@@ -22,23 +22,23 @@ pub enum Transform {
     Conv2d,
     /// The file has `[input, output]`.
     Transpose,
-    /// The file has two tensors fused along the first axis; this is the one of this index.
+    /// The file has two tensors fused along the first axis; this is the one at this index.
     Half(usize),
-    /// The file has three tensors fused along the first axis; this is the one of this index.
+    /// The file has three tensors fused along the first axis; this is the one at this index.
     Third(usize),
-    /// The file has `[input, 2 · output]`; this is the half of the columns of this index.
+    /// The file has `[input, 2 · output]`; this is the half of the columns at this index.
     TransposedHalf(usize),
-    /// The file has `[input, 3 · output]`; this is the third of the columns of this index.
+    /// The file has `[input, 3 · output]`; this is the third of the columns at this index.
     TransposedThird(usize),
-    /// The file rotates interleaved pairs of features where the model rotates the two halves of a head: in each head, row `i` of
-    /// half `h` is the file's row `2 · i + h`.
+    /// The file rotates interleaved pairs of features where the model rotates the two halves of a head: in each head, row
+    /// `i` of half `h` is the file's row `2 · i + h`.
     InterleavedRope,
 }
 
 /// How a parameter is laid out in a file whose values can be used as they are.
 pub enum Layout {
     /// Contiguous, in this shape.
-    InOrder(Vec<usize>),
+    Contiguous(Vec<usize>),
     /// As these columns of a matrix of this shape.
     Columns([usize; 2], Range<usize>),
 }
@@ -47,7 +47,7 @@ impl Layout {
     /// The memory-mapped values, where the file has them as f32.
     pub fn mapped(self, file: &TensorFile, name: &str) -> Option<ParamData> {
         match self {
-            Self::InOrder(shape) => file.mapped(name, &shape).map(ParamData::Contiguous),
+            Self::Contiguous(shape) => file.mapped(name, &shape).map(ParamData::Contiguous),
             Self::Columns(shape, columns) => {
                 let matrix = file.mapped(name, &shape)?;
                 Some(ParamData::TransposedColumns(matrix, columns))
@@ -62,7 +62,8 @@ impl Transform {
         if let ([output, input], Some((columns, start))) = (shape, self.transposition(shape)) {
             return Some(Layout::Columns([*input, columns], start..start + output));
         }
-        self.keeps_order().then(|| Layout::InOrder(shape.to_vec()))
+        self.keeps_order()
+            .then(|| Layout::Contiguous(shape.to_vec()))
     }
 
     /// Whether only the shape changes.
@@ -80,7 +81,7 @@ impl Transform {
             (Self::Unsqueeze0, _) => [&[1], shape].concat(),
             (Self::Unsqueeze1, [first, rest @ ..]) => [&[*first, 1][..], rest].concat(),
             (Self::Conv2d, [output, _]) => {
-                let patches = patches.expect("convolutions are of models with patches");
+                let patches = patches.expect("only models with patches have convolutions");
                 vec![*output, patches.channels, patches.size, patches.size]
             }
             (Self::Transpose, [output, input]) => vec![*input, *output],
@@ -145,15 +146,15 @@ impl Transform {
     }
 }
 
-/// Columns of a matrix, from `start` on, as rows `[output, input]`. Square by square, so that both the rows read and the rows
-/// written stay in cache.
+/// Columns of a matrix, from `start` on, as rows `[output, input]`. Tiled, so that both the rows read and the rows written
+/// stay in cache.
 fn transpose_columns(matrix: &[f32], shape: [usize; 2], stride: usize, start: usize) -> Vec<f32> {
-    const SIDE: usize = 32;
+    const TILE: usize = 32;
     let [output, input] = shape;
     let mut transposed = vec![0f32; output * input];
-    for (top, left) in squares(output, input, SIDE) {
-        for row in top..output.min(top + SIDE) {
-            for column in left..input.min(left + SIDE) {
+    for (top, left) in tiles(output, input, TILE) {
+        for row in top..output.min(top + TILE) {
+            for column in left..input.min(left + TILE) {
                 transposed[row * input + column] = matrix[column * stride + start + row];
             }
         }
@@ -161,8 +162,8 @@ fn transpose_columns(matrix: &[f32], shape: [usize; 2], stride: usize, start: us
     transposed
 }
 
-/// The top left corners of the squares that cover a matrix.
-fn squares(rows: usize, columns: usize, side: usize) -> impl Iterator<Item = (usize, usize)> {
-    let row = (0..rows).step_by(side);
-    row.flat_map(move |top| (0..columns).step_by(side).map(move |left| (top, left)))
+/// The top left corners of the tiles that cover a matrix.
+fn tiles(rows: usize, columns: usize, tile: usize) -> impl Iterator<Item = (usize, usize)> {
+    let row = (0..rows).step_by(tile);
+    row.flat_map(move |top| (0..columns).step_by(tile).map(move |left| (top, left)))
 }

@@ -1,4 +1,5 @@
-//! Transformer-XL in the format of transformers 4: a memory of earlier segments, adaptive embedding and softmax. Dai et al. 2019.
+//! Transformer-XL in the format of transformers 4: a memory of earlier segments, adaptive embedding and softmax.
+//! Dai et al. 2019.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +11,7 @@ use super::{Format, LastHiddenState};
 use attentive_model::{
     Activation, AdaptiveEmbeddingConfig, AdaptiveSoftmaxConfig, AttentionConfig, BlockConfig,
     EmbeddingConfig, FeedForwardConfig, HeadConfig, MemoryStart, ModelConfig, NormConfig,
-    NormPlacement, PlainConfig, PositionsConfig, TransformerXlConfig,
+    NormPlacement, PlainConfig, PositionsConfig, StackConfig, TransformerXlConfig,
 };
 
 pub(super) const FORMAT: Format = Format {
@@ -55,7 +56,7 @@ pub(super) const FORMAT: Format = Format {
 const ROWS: &[TensorRow] = &[
     ("",                                              "pos_emb.inv_freq",                            InverseFrequencies),
     ("clusters.{layer}.table.weight",                 "word_emb.emb_layers.{layer}.weight",          Same),
-    ("clusters.{layer}.map.weight",                   "word_emb.emb_projs.{layer}",                  Same),
+    ("clusters.{layer}.projection.weight",                   "word_emb.emb_projs.{layer}",                  Same),
     ("blocks.{layer}.attention.body.query.weight",    "layers.{layer}.dec_attn.qkv_net.weight",      Third(0)),
     ("blocks.{layer}.attention.body.key.weight",      "layers.{layer}.dec_attn.qkv_net.weight",      Third(1)),
     ("blocks.{layer}.attention.body.value.weight",    "layers.{layer}.dec_attn.qkv_net.weight",      Third(2)),
@@ -78,7 +79,7 @@ const LM_HEAD_ROWS: &[TensorRow] = &[
     ("adaptive.gate.weight",           "crit.cluster_weight",          Same),
     ("adaptive.gate.bias",             "crit.cluster_bias",            Same),
     ("adaptive.clusters.{layer}.bias", "crit.out_layers.{layer}.bias", Same),
-    ("adaptive.clusters.{layer}.map",  "crit.out_projs.{layer}",       Same),
+    ("adaptive.clusters.{layer}.projection",  "crit.out_projs.{layer}",       Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.
@@ -108,7 +109,7 @@ struct TransfoXlConfig {
     tie_projs: Option<Vec<bool>>,
 }
 
-/// Hugging Face leaves out keys with default values, which are those of the model of WikiText-103.
+/// Hugging Face leaves out keys with default values, which are those of the WikiText-103 model.
 impl Default for TransfoXlConfig {
     fn default() -> Self {
         Self {
@@ -141,7 +142,7 @@ impl Default for TransfoXlConfig {
 const LENGTH: usize = 1 << 16;
 
 impl TransfoXlConfig {
-    /// Refuses what is not supported.
+    /// Refuses unsupported settings.
     fn validate(&self) -> Result<(), String> {
         refuse_unless(&[
             ("pre_lnorm", self.pre_lnorm, false),
@@ -185,7 +186,8 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
     let tied_projections = hf
         .tie_projs
         .unwrap_or_else(|| (0..clusters).map(|index| index > 0).collect());
-    Ok(ModelConfig {
+    let head = HeadConfig::Adaptive(AdaptiveSoftmaxConfig { tied_projections });
+    let stack = StackConfig {
         embedding: EmbeddingConfig {
             clusters: Some(AdaptiveEmbeddingConfig {
                 cutoffs: hf.cutoffs,
@@ -197,7 +199,6 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         },
         embedding_dropout: hf.dropout,
         init_std: hf.init_std,
-        head: HeadConfig::Adaptive(AdaptiveSoftmaxConfig { tied_projections }),
         positions: PositionsConfig::None {},
         blocks: vec![BlockConfig {
             repeat: hf.n_layer,
@@ -212,25 +213,26 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
                 bias: true,
             }),
         }],
-        ..ModelConfig::new(hf.vocab_size, LENGTH, hf.d_model)
-    })
+        ..StackConfig::new(hf.vocab_size, LENGTH, hf.d_model)
+    };
+    Ok(ModelConfig::with_head(stack, head))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {
-    let [block] = config.blocks.as_slice() else {
+    let [block] = config.stack.blocks.as_slice() else {
         return None;
     };
     let AttentionConfig::TransformerXl(attention) = &block.attention else {
         return None;
     };
-    let clusters = config.embedding.clusters.as_ref()?;
+    let clusters = config.stack.embedding.clusters.as_ref()?;
     let hf = TransfoXlConfig {
-        vocab_size: config.vocabulary,
+        vocab_size: config.stack.vocabulary,
         cutoffs: clusters.cutoffs.clone(),
-        d_model: config.width,
+        d_model: config.stack.width,
         d_embed: clusters.width,
         n_head: attention.heads,
-        d_head: attention.heads_config().head_width(config.width),
+        d_head: attention.heads_config().head_width(config.stack.width),
         d_inner: block.feed_forward.hidden_width(),
         div_val: clusters.divisor,
         n_layer: block.repeat,
@@ -239,7 +241,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
         same_length: attention.window.is_some(),
         dropout: block.dropout,
         dropatt: attention.dropout,
-        init_std: config.init_std,
+        init_std: config.stack.init_std,
         layer_norm_epsilon: block.norm.epsilon(),
         tie_projs: match &config.head {
             HeadConfig::Adaptive(head) => Some(head.tied_projections.clone()),

@@ -10,7 +10,7 @@ use super::{Format, LastHiddenState, ModelClass, config_json};
 use attentive_model::{
     AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
     LearnedConfig, ModelConfig, NormConfig, NormPlacement, PatchesConfig, PlainConfig, PooledFrom,
-    PoolerConfig, PoolerProjection, PositionsConfig, Role,
+    PoolerConfig, PoolerProjection, PositionsConfig, Role, StackConfig,
 };
 
 pub(super) const VIT: Format = Format {
@@ -37,8 +37,8 @@ pub(super) const VIT: Format = Format {
             name: "ViTModel",
             heads: pooler,
             rows: &[
-                ("pooler.map.weight", "vit.pooler.dense.weight", Same),
-                ("pooler.map.bias", "vit.pooler.dense.bias", Same),
+                ("pooler.projection.weight", "vit.pooler.dense.weight", Same),
+                ("pooler.projection.bias", "vit.pooler.dense.bias", Same),
             ],
             base_model: true,
         },
@@ -46,8 +46,8 @@ pub(super) const VIT: Format = Format {
             name: "ViTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
             rows: &[
-                ("classes.map.weight", "classifier.weight", Same),
-                ("classes.map.bias", "classifier.bias", Same),
+                ("classes.projection.weight", "classifier.weight", Same),
+                ("classes.projection.bias", "classifier.bias", Same),
             ],
             base_model: false,
         },
@@ -78,8 +78,8 @@ pub(super) const DEIT: Format = Format {
             name: "DeiTModel",
             heads: pooler,
             rows: &[
-                ("pooler.map.weight", "deit.pooler.dense.weight", Same),
-                ("pooler.map.bias", "deit.pooler.dense.bias", Same),
+                ("pooler.projection.weight", "deit.pooler.dense.weight", Same),
+                ("pooler.projection.bias", "deit.pooler.dense.bias", Same),
             ],
             base_model: true,
         },
@@ -87,8 +87,8 @@ pub(super) const DEIT: Format = Format {
             name: "DeiTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
             rows: &[
-                ("classes.map.weight", "classifier.weight", Same),
-                ("classes.map.bias", "classifier.bias", Same),
+                ("classes.projection.weight", "classifier.weight", Same),
+                ("classes.projection.bias", "classifier.bias", Same),
             ],
             base_model: false,
         },
@@ -96,14 +96,18 @@ pub(super) const DEIT: Format = Format {
             name: "DeiTForImageClassificationWithTeacher",
             heads: |json, config| image_classifier(json, config, true),
             rows: &[
-                ("classes.map.weight", "cls_classifier.weight", Same),
-                ("classes.map.bias", "cls_classifier.bias", Same),
+                ("classes.projection.weight", "cls_classifier.weight", Same),
+                ("classes.projection.bias", "cls_classifier.bias", Same),
                 (
-                    "classes.teacher.weight",
+                    "classes.distillation.weight",
                     "distillation_classifier.weight",
                     Same,
                 ),
-                ("classes.teacher.bias", "distillation_classifier.bias", Same),
+                (
+                    "classes.distillation.bias",
+                    "distillation_classifier.bias",
+                    Same,
+                ),
             ],
             base_model: false,
         },
@@ -114,8 +118,8 @@ pub(super) const DEIT: Format = Format {
 const ROWS: &[TensorRow] = &[
     ("patches.class_token",                            "embeddings.cls_token",                                Unsqueeze0),
     ("patches.distillation_token",                     "embeddings.distillation_token",                       Unsqueeze0),
-    ("patches.map.weight",                             "embeddings.patch_embeddings.projection.weight",       Conv2d),
-    ("patches.map.bias",                               "embeddings.patch_embeddings.projection.bias",         Same),
+    ("patches.projection.weight",                             "embeddings.patch_embeddings.projection.weight",       Conv2d),
+    ("patches.projection.bias",                               "embeddings.patch_embeddings.projection.bias",         Same),
     ("positions.weight",                               "embeddings.position_embeddings",                      Unsqueeze0),
     ("blocks.{layer}.attention.norm_before.weight",    "encoder.layer.{layer}.layernorm_before.weight",       Same),
     ("blocks.{layer}.attention.norm_before.bias",      "encoder.layer.{layer}.layernorm_before.bias",         Same),
@@ -211,12 +215,11 @@ fn read(json: &Value, tokens: usize) -> Result<ModelConfig, String> {
     let norm = NormConfig::Layer {
         epsilon: hf.layer_norm_eps,
     };
-    Ok(ModelConfig {
+    let stack = StackConfig {
         role: Role::Bidirectional,
         patches: Some(patches),
         embedding_dropout: hf.hidden_dropout_prob,
         init_std: hf.initializer_range,
-        head: HeadConfig::None,
         positions: PositionsConfig::Learned(LearnedConfig::default()),
         final_norm: Some(norm.clone()),
         blocks: vec![BlockConfig {
@@ -241,22 +244,26 @@ fn read(json: &Value, tokens: usize) -> Result<ModelConfig, String> {
                 bias: true,
             }),
         }],
-        ..ModelConfig::new(
+        ..StackConfig::new(
             0,
             rows.saturating_mul(columns).saturating_add(tokens),
             hf.hidden_size,
         )
-    })
+    };
+    Ok(ModelConfig::with_head(stack, HeadConfig::None))
 }
 
 fn write(config: &ModelConfig, tokens: usize) -> Option<Value> {
-    let [block] = config.blocks.as_slice() else {
+    let [block] = config.stack.blocks.as_slice() else {
         return None;
     };
     let FeedForwardConfig::Plain(feed_forward) = &block.feed_forward else {
         return None;
     };
-    let patches = config.patches.filter(|patches| patches.tokens == tokens)?;
+    let patches = config
+        .stack
+        .patches
+        .filter(|patches| patches.tokens == tokens)?;
     let heads = block.attention.heads()?;
     let projection = config
         .pooler
@@ -270,7 +277,7 @@ fn write(config: &ModelConfig, tokens: usize) -> Option<Value> {
         },
         patch_size: patches.size,
         num_channels: patches.channels,
-        hidden_size: config.width,
+        hidden_size: config.stack.width,
         intermediate_size: feed_forward.hidden_width,
         num_hidden_layers: block.repeat,
         num_attention_heads: heads.heads,
@@ -278,7 +285,7 @@ fn write(config: &ModelConfig, tokens: usize) -> Option<Value> {
         hidden_dropout_prob: block.dropout,
         attention_probs_dropout_prob: heads.dropout,
         layer_norm_eps: block.norm.epsilon(),
-        initializer_range: config.init_std,
+        initializer_range: config.stack.init_std,
         qkv_bias: heads.bias,
         pooler_output_size: projection.and_then(|it| it.width),
         pooler_act: activation.map_or("tanh", activation_name).to_owned(),

@@ -117,12 +117,12 @@ fn sharded_weights_load_as_one() {
 }
 
 #[test]
-fn dropout_is_no_reason_to_leave_the_hugging_face_formats() {
+fn dropout_does_not_prevent_saving_in_a_hugging_face_format() {
     let mut gpt2 = checkpoint::describe(&fixture("gpt2")).unwrap().config;
-    gpt2.blocks[0].dropout = 0.2;
+    gpt2.stack.blocks[0].dropout = 0.2;
     check_round_trip(&Model::new(&gpt2, 0, &Device::flex()).unwrap(), "gpt2");
     let mut llama = checkpoint::describe(&fixture("llama")).unwrap().config;
-    llama.blocks[0].dropout = 0.2;
+    llama.stack.blocks[0].dropout = 0.2;
     check_round_trip(&Model::new(&llama, 0, &Device::flex()).unwrap(), "llama");
 }
 
@@ -173,7 +173,7 @@ fn scaled_rotary_positions_are_read_and_written() {
             checkpoint::load(folder.path(), &Device::flex()).unwrap().0
         };
         for model in [read(&old_style), read(&new_style)] {
-            let PositionsConfig::Rotary(rotary) = &model.config().positions else {
+            let PositionsConfig::Rotary(rotary) = &model.config().stack.positions else {
                 panic!("Llama's positions are rotary");
             };
             assert_eq!(
@@ -183,9 +183,9 @@ fn scaled_rotary_positions_are_read_and_written() {
             check_round_trip(&model, "llama");
         }
     }
-    // Llama's config cannot express a base that grows from another length than the model's.
+    // Llama's config cannot express dynamic NTK scaling from an original length other than the model's.
     let mut config = checkpoint::describe(&fixture("llama")).unwrap().config;
-    config.positions = PositionsConfig::Rotary(RotaryConfig {
+    config.stack.positions = PositionsConfig::Rotary(RotaryConfig {
         theta: 500.0,
         scaling: Some(RotaryScaling::Ntk {
             factor: 2.0,

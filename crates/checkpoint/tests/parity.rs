@@ -63,7 +63,7 @@ fn values(data: TensorData) -> Vec<f32> {
 }
 
 #[test]
-fn logits_hidden_states_and_attentions_are_those_of_transformers() {
+fn logits_hidden_states_and_attentions_match_transformers() {
     for name in MODELS {
         let golden = Golden::open(name, Device::flex());
         let mut recorder = Recorder {
@@ -79,8 +79,8 @@ fn logits_hidden_states_and_attentions_are_those_of_transformers() {
             .forward(Input::new(golden.ids("input_ids")), options);
         golden.check("logits", output.clone().into_logits());
         golden.check("last_hidden_state", output.hidden);
-        // In transformers the last hidden state, after the final norm, takes the place of the last block's output.
-        let layers = golden.model.config().layers();
+        // In transformers the last hidden state, after the final norm, replaces the last block's output.
+        let layers = golden.model.config().stack.layers();
         recorder.hidden.remove(layers);
         for (i, (_, hidden)) in recorder.hidden.into_iter().enumerate() {
             golden.check(&format!("hidden_states.{i}"), hidden);
@@ -117,7 +117,7 @@ fn padding_on_either_side_has_no_effect_on_real_positions() {
                 .into_data(),
         );
         let theirs = golden.file.floats("padded.logits").unwrap();
-        let vocabulary = golden.model.config().vocabulary;
+        let vocabulary = golden.model.config().stack.vocabulary;
         for position in (0..rows * length).filter(|i| mask[*i] == 1) {
             let at = position * vocabulary..(position + 1) * vocabulary;
             let what = format!("{name}: position {position}");
@@ -140,7 +140,7 @@ fn positions_can_be_given() {
 }
 
 #[test]
-fn the_loss_and_every_gradient_are_those_of_pytorch() {
+fn the_loss_and_every_gradient_match_pytorch() {
     for name in MODELS {
         let golden = Golden::open(name, Device::flex().autodiff());
         let loss = |smoothing: f64| {
@@ -160,18 +160,18 @@ fn the_loss_and_every_gradient_are_those_of_pytorch() {
 
         let gradients = gradients(&golden.model, &value);
         assert_eq!(gradients.len(), parameters(&golden.model).len());
-        for (their_name, data) in saved_tensors(golden.model.config(), gradients) {
+        for (saved_name, data) in saved_tensors(golden.model.config(), gradients) {
             let theirs = golden
                 .file
-                .floats(&format!("gradient.{their_name}"))
+                .floats(&format!("gradient.{saved_name}"))
                 .unwrap();
             let ours = values(data);
-            assert_eq!(ours.len(), theirs.len(), "{name}: {their_name}");
+            assert_eq!(ours.len(), theirs.len(), "{name}: {saved_name}");
             let norm = |it: &[f32]| it.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-            let gap: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
-            let what = format!("{name}: gradient of {their_name}, norm of the difference");
+            let difference: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let what = format!("{name}: gradient of {saved_name}, norm of the difference");
             let scale = Scale::Of(norm(&theirs));
-            assert_near(what, norm(&gap), 0.0, scale, GRADIENTS);
+            assert_near(what, norm(&difference), 0.0, scale, GRADIENTS);
         }
     }
 }

@@ -101,7 +101,7 @@ Examples:
   attentive generate openai-community/gpt2 --prompt \"The meaning of life is\"
   attentive generate SmolLM2-135M-Instruct.gguf --chat --prompt \"What is the capital of France?\"")]
 pub struct Generate {
-    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The prompt, or the source of an encoder-decoder [default: standard input, unless it is a terminal]
     #[arg(
@@ -165,7 +165,7 @@ pub struct Generate {
     after_help = "Examples:\n  attentive info runs/stories\n  attentive info openai-community/gpt2"
 )]
 pub struct Info {
-    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -183,7 +183,7 @@ attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
 pub struct Forward {
-    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Safetensors file with the inputs
     #[arg(long, value_name = "FILE")]
@@ -233,7 +233,7 @@ Examples:
   attentive fill bert-base-uncased \"Paris is the [MASK] of France.\"
   attentive fill roberta-base --top 3 --json < lines.txt")]
 pub struct Fill {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
@@ -253,7 +253,7 @@ Examples:
   attentive classify my-classifier --pairs --file pairs.tsv --json
   attentive classify vit-base-patch16-224 photo.jpg scans/")]
 pub struct Classify {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Texts; for an image classifier, image files or folders of them
     #[command(flatten)]
@@ -273,7 +273,7 @@ Examples:
   attentive embed all-MiniLM-L6-v2 \"The weather is lovely today.\" \"It's so sunny outside!\" --similarity
   attentive embed all-MiniLM-L6-v2 --file sentences.txt --json > vectors.jsonl")]
 pub struct Embed {
-    /// A model folder, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     #[command(flatten)]
     pub input: TextArguments,
@@ -309,7 +309,7 @@ Examples:
   attentive tokenize runs/stories --json < lines.txt
   attentive tokenize runs/stories --ids 0,17,42")]
 pub struct Tokenize {
-    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]
@@ -338,7 +338,7 @@ Examples:
   attentive convert SmolLM2-135M-Instruct.gguf --out smollm2 --dtype bfloat16
   attentive convert openai-community/gpt2-xl --out gpt2-xl --shard-size 2000000000")]
 pub struct Convert {
-    /// A model folder, a .gguf file, or a model of the hub: owner/name, or owner/name@revision
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
     /// Output folder; new or empty
     #[arg(long, value_name = "DIR")]
@@ -360,9 +360,9 @@ pub struct Convert {
 /// The format of a model folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ConvertTo {
-    /// Hugging Face's, if it has an architecture for the model
+    /// The Hugging Face format, if it has an architecture for the model
     Hf,
-    /// Ours
+    /// This library's own format
     Attentive,
 }
 

@@ -28,7 +28,7 @@ struct Shown {
     fresh: u64,
     started: Instant,
     last: Instant,
-    /// None where there is no terminal.
+    /// None if stderr is not a terminal.
     bar: Option<ProgressBar>,
 }
 
@@ -42,7 +42,7 @@ impl Downloads {
         }
     }
 
-    /// Shows what has happened.
+    /// Reports an event.
     pub fn on(&mut self, event: &Event) {
         match event {
             Event::Started {
@@ -149,5 +149,5 @@ impl Shown {
 
 fn style(end: &str) -> ProgressStyle {
     let template = format!("{{bar:30}} {{msg}}  {{binary_bytes}}/{{binary_total_bytes}}{end}");
-    ProgressStyle::with_template(&template).expect("the template is right")
+    ProgressStyle::with_template(&template).expect("the template is valid")
 }

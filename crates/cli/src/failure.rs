@@ -1,4 +1,4 @@
-//! From errors to a sentence and an exit code: 2 for a wrong call, 1 for a failure.
+//! Turns errors into a message and an exit code: 2 for a usage error, 1 for any other failure.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -19,19 +19,19 @@ use crate::output::note;
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// Prints the error and gives its exit code.
+/// Prints the error and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    // A closed pipe (`attentive … | head`) is no failure.
+    // A closed pipe (`attentive … | head`) is not a failure.
     let closed = error.downcast_ref::<std::io::Error>();
     if closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    note(format_args!("error: {}", sentence(error)));
+    note(format_args!("error: {}", message(error)));
     ExitCode::from(if is_usage(error) { 2 } else { 1 })
 }
 
-/// The error and its causes, leaving out causes that the message already tells.
-fn sentence(error: &anyhow::Error) -> String {
+/// The error and its causes, without causes that the error's own text already contains.
+fn message(error: &anyhow::Error) -> String {
     if let Some(text) = error.downcast_ref().and_then(cli_advice) {
         return text;
     }
@@ -39,7 +39,7 @@ fn sentence(error: &anyhow::Error) -> String {
     if let (Some(CheckpointError::Recurrent { .. }), Some((what, _))) =
         (error.downcast_ref(), text.rsplit_once("; "))
     {
-        text = format!("{what}; `attentive info` and `forward` take it");
+        text = format!("{what}; only `attentive info` and `attentive forward` support it");
     }
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -57,25 +57,25 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// The error with the program's options as its advice, where there are options.
+/// The error with advice in terms of command-line options, where there are any.
 fn cli_advice(error: &TrainingError) -> Option<String> {
     let text = error.to_string();
     let (what, _) = text.rsplit_once("; ")?;
     let advice = match error {
         TrainingError::Occupied { .. } => {
-            "give --resume to go on with it, --overwrite to start anew, or another --out"
+            "give --resume to continue it, --overwrite to start over, or another --out"
         }
         TrainingError::Foreign { .. } | TrainingError::NotAFolder { .. } => "give another --out",
         TrainingError::Running { .. } => "wait until it ends, or give another --out",
         TrainingError::Changed { .. } => {
-            "give --resume without changing it, or --overwrite to start anew"
+            "give --resume without changing it, or --overwrite to start over"
         }
-        TrainingError::OtherData { .. } => "restore it, or give --overwrite to start anew",
+        TrainingError::OtherData { .. } => "restore it, or give --overwrite to start over",
         TrainingError::Diverged { saved: true, .. } => {
-            "give --resume and a lower optimizer.learning_rate (--set) to go on from the last save"
+            "give --resume and a lower optimizer.learning_rate (--set) to continue from the last save"
         }
         TrainingError::Diverged { saved: false, .. } => {
-            "give --overwrite and a lower optimizer.learning_rate (--set) to start anew"
+            "give --overwrite and a lower optimizer.learning_rate (--set) to start over"
         }
         TrainingError::Data(DataError::Text(TextError::MissingFile { .. })) => {
             "check the path, or name the text to train on with --data"
@@ -134,10 +134,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_reported_once() {
         let missing = attentive::images::Image::open(std::path::Path::new("no/such.png"));
-        let told = sentence(&missing.unwrap_err().into());
-        assert_eq!(told.matches("os error").count(), 1, "{told}");
-        assert!(told.ends_with("; check the path"), "{told}");
+        let shown = message(&missing.unwrap_err().into());
+        assert_eq!(shown.matches("os error").count(), 1, "{shown}");
+        assert!(shown.ends_with("; check the path"), "{shown}");
     }
 }

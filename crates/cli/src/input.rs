@@ -36,7 +36,7 @@ pub fn lines_of_file(path: &Path) -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Bytes as UTF-8; the error says where they are not.
+/// Bytes as UTF-8; the error has the offset of the first invalid byte.
 pub fn utf8(source: &str, bytes: Vec<u8>) -> Result<String, Usage> {
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();

@@ -20,18 +20,18 @@ use std::process::ExitCode;
 use attentive::tensor::check_environment;
 use clap::Parser;
 
-/// Every step of a training run asks for the same large buffers again. The system's allocator gives them back to the kernel
-/// in between and pays for fresh pages each time; this one keeps them.
+/// Every training step allocates the same large buffers. The system allocator returns them to the kernel in between and
+/// page-faults on fresh ones each time; mimalloc keeps them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
-    // What is still in the buffer may fail to be written, which would otherwise go unnoticed.
     let settings = check_environment().map_err(|problem| failure::Usage(problem).into());
     let done = settings
         .and_then(|()| commands::run(arguments))
         .and_then(|code| {
+            // Reports a write error of the last buffer, which would otherwise go unnoticed.
             std::io::stdout().flush()?;
             Ok(code)
         });

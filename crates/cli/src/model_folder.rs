@@ -7,7 +7,7 @@ use attentive::hub::{FileSet, ModelId, Settings, resolve};
 
 use crate::downloads::Downloads;
 
-/// An existing path is a folder, even if it could be a hub id.
+/// A path that exists is never taken for a hub id.
 pub fn find(given: &Path, wanted: FileSet) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
@@ -16,7 +16,7 @@ pub fn find(given: &Path, wanted: FileSet) -> Result<PathBuf> {
     let Some(id) = id(given) else {
         bail!(
             "{path} is not a model folder; give a folder that holds config.json and model.safetensors, \
-             or a model of the hub as owner/name"
+             or a hub model as owner/name"
         );
     };
     let settings = Settings::from_environment()?;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// A line on standard error; a closed one is no failure.
+/// Prints a line to standard error; write errors are ignored.
 pub fn note(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -20,7 +20,7 @@ impl LossPlot {
         }
     }
 
-    /// The first error of plotting.
+    /// The first plotting error.
     pub fn finish(self) -> Result<()> {
         self.drawn
     }
@@ -64,7 +64,7 @@ fn svg(losses: &[(f64, f64)], held_out: &[(f64, f64)]) -> Result<String> {
     } else {
         (0.0, 1.0)
     };
-    let room = 0.05 * (highest - lowest).max(0.1);
+    let margin = 0.05 * (highest - lowest).max(0.1);
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, (800, 480)).into_drawing_area();
@@ -74,7 +74,7 @@ fn svg(losses: &[(f64, f64)], held_out: &[(f64, f64)]) -> Result<String> {
             .margin(16)
             .x_label_area_size(36)
             .y_label_area_size(52)
-            .build_cartesian_2d(0.0..last_step, lowest - room..highest + room)
+            .build_cartesian_2d(0.0..last_step, lowest - margin..highest + margin)
             .map_err(|error| drawing(&error))?;
         chart
             .configure_mesh()

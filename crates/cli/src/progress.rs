@@ -57,7 +57,7 @@ impl Listener for Bar {
 
 fn style(end: &str) -> ProgressStyle {
     let template = format!("{{bar:30}} step {{pos}}/{{len}}  {{msg}}{end}");
-    ProgressStyle::with_template(&template).expect("the template is right")
+    ProgressStyle::with_template(&template).expect("the template is valid")
 }
 
 impl Bar {
@@ -81,7 +81,7 @@ impl Bar {
     }
 }
 
-/// One line per evaluation, and one every ten seconds in between.
+/// One line per evaluation, and one every [`MAX_SILENCE`] in between.
 #[derive(Default)]
 pub struct PlainLines {
     rate: Rate,
@@ -89,7 +89,7 @@ pub struct PlainLines {
     last: Option<Instant>,
 }
 
-/// Maximum silence of a plain log.
+/// The longest a plain log stays silent.
 pub const MAX_SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Listener for PlainLines {

@@ -85,11 +85,11 @@ fn continuation(trainer: &Trainer, prompt: &[u32], stop: &AtomicBool) -> Result<
         stop_strings: Vec::new(),
         processors: LogitsProcessors::with_eos(tokenizer.end_of_text().into_iter().collect()),
     };
-    let go_on = |_: TextChunk| match stop.load(Ordering::Relaxed) {
+    let on_chunk = |_: TextChunk| match stop.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     };
-    let done = generate(&trainer.model(), Some(tokenizer), prompt, &config, go_on)?;
+    let done = generate(&trainer.model(), Some(tokenizer), prompt, &config, on_chunk)?;
     Ok(done.text)
 }
 

@@ -1,6 +1,6 @@
 //! Checks that a model can generate from a prompt or source, before anything is computed.
 
-use attentive_model::{Model, ModelConfig, Role};
+use attentive_model::{Model, Role};
 use attentive_text::Tokenizer;
 
 use crate::{GenerationConfig, GenerationError, LogitsProcessors};
@@ -23,7 +23,7 @@ pub fn check_tokenizer(
     model: &Model,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<(), GenerationError> {
-    let vocabulary = model.config().vocabulary;
+    let vocabulary = model.config().stack.vocabulary;
     match tokenizer.map(Tokenizer::vocabulary) {
         Some(tokens) if tokens > vocabulary => Err(GenerationError::LargeTokenizer {
             tokenizer: tokens,
@@ -40,7 +40,7 @@ pub(crate) fn check_decoder(
 ) -> Result<(), GenerationError> {
     processors.validate()?;
     let config = model.config();
-    if config.role != Role::Causal || config.head.lm_head().is_none() {
+    if config.stack.role != Role::Causal || config.head.lm_head().is_none() {
         return Err(GenerationError::NoDecoder);
     }
     let start = match (&config.encoder, processors.decoder_start) {
@@ -48,7 +48,7 @@ pub(crate) fn check_decoder(
         (Some(_), start) => start.map(|id| ("decoder_start_token_id", id)),
         (None, _) => None,
     };
-    let vocabulary = config.vocabulary;
+    let vocabulary = config.stack.vocabulary;
     let mut required = start.into_iter().chain(processors.required_tokens());
     match required.find(|(_, id)| *id as usize >= vocabulary) {
         Some((setting, id)) => Err(GenerationError::UnknownSpecialToken {
@@ -63,8 +63,8 @@ pub(crate) fn check_decoder(
 /// Whether `prompt` fits the model's length and vocabulary, or those of its encoder.
 pub fn check_prompt(model: &Model, prompt: &[u32]) -> Result<(), GenerationError> {
     let config = model.config();
-    let input_stack: &ModelConfig = config.encoder.as_deref().unwrap_or(config);
-    let (tokens, length, vocabulary) = (prompt.len(), input_stack.length, input_stack.vocabulary);
+    let stack = config.encoder.as_deref().unwrap_or(&config.stack);
+    let (tokens, length, vocabulary) = (prompt.len(), stack.length, stack.vocabulary);
     match config.encoder.is_some() {
         true if tokens == 0 => return Err(GenerationError::EmptySource),
         true if tokens > length => return Err(GenerationError::LongSource { tokens, length }),

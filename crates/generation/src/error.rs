@@ -87,7 +87,7 @@ pub struct SettingError {
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// The values that work.
+    /// The valid range.
     pub range: String,
 }
 

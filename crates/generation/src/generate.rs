@@ -67,7 +67,7 @@ pub fn generate(
     mut on_chunk: impl FnMut(TextChunk) -> ControlFlow<()>,
 ) -> Result<Generated, GenerationError> {
     check(model, tokenizer, prompt, config)?;
-    let vocabulary = tokenizer.map_or(model.config().vocabulary, Tokenizer::vocabulary);
+    let vocabulary = tokenizer.map_or(model.config().stack.vocabulary, Tokenizer::vocabulary);
     let (mut session, decoder_input, max_new_tokens) = begin(model, prompt, config)?;
     let mut stream = tokenizer.map(TextStream::new);
     let mut stop_strings = StopStrings::new(&config.stop_strings);
@@ -151,7 +151,7 @@ fn begin<'m>(
         .processors
         .decoder_start
         .ok_or(GenerationError::NoStart)?;
-    let max_new_tokens = config.max_new_tokens.min(model.config().length);
+    let max_new_tokens = config.max_new_tokens.min(model.config().stack.length);
     Ok((
         Session::with_memory(model, memory),
         vec![start],

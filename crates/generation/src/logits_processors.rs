@@ -34,7 +34,7 @@ pub struct LogitsProcessors {
     pub bad_words: Vec<Vec<u32>>,
     /// Tokens that never occur.
     pub suppress_tokens: Vec<u32>,
-    /// Tokens that do not come first, or right after `forced_bos`.
+    /// Tokens suppressed at the first position, or right after `forced_bos`.
     pub begin_suppress_tokens: Vec<u32>,
     /// Added to the logit that completes a token sequence.
     pub sequence_bias: Vec<SequenceBias>,
@@ -56,7 +56,7 @@ pub(crate) struct ProcessorContext<'a> {
 }
 
 impl LogitsProcessors {
-    /// Only the tokens that end a text.
+    /// No processors, only the EOS tokens.
     pub fn with_eos(eos: Vec<u32>) -> Self {
         Self {
             eos,
@@ -145,7 +145,7 @@ impl LogitsProcessors {
             }
         }
         for sequence in &self.bad_words {
-            // Hugging Face drops bad words that are the end token: a text without an end is never meant.
+            // Hugging Face ignores a bad word that is a single EOS token: forbidding EOS is never intended.
             let is_eos = matches!(sequence.as_slice(), [one] if self.eos.contains(one));
             if let Some(id) = completing_token(sequence, tokens).filter(|_| !is_eos) {
                 mask(logits, &[id]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_words_never_occur_and_eos_is_none_of_them() {
+    fn bad_words_never_occur_but_eos_is_exempt() {
         let processors = LogitsProcessors {
             eos: vec![2],
             bad_words: vec![vec![2], vec![4], vec![1, 6], vec![9]],
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn bos_and_eos_are_forced_and_no_text_is_too_short() {
+    fn bos_and_eos_are_forced_and_the_minimum_length_holds() {
         let processors = LogitsProcessors {
             eos: vec![2, 7],
             forced_bos: Some(3),

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn low_temperature_and_small_nuclei_take_the_highest() {
+    fn low_temperatures_and_small_nuclei_choose_the_argmax() {
         let logits = vec![1.0, 4.0, 2.0];
         for sampling in [
             Sampling::greedy(),

@@ -11,7 +11,7 @@ pub(crate) struct Sequences<'m> {
     memory: Option<Memory>,
     /// The source whose memory each row attends to; empty until rows are selected.
     sources: Vec<usize>,
-    /// None where a layer does not support one: each step then runs over the whole sequence.
+    /// None where a layer does not support one: each step then recomputes the whole sequence.
     cache: Option<Cache>,
     rows: Vec<Vec<u32>>,
 }
@@ -23,7 +23,7 @@ impl<'m> Sequences<'m> {
             model,
             memory,
             sources: Vec::new(),
-            cache: model.config().cacheable().then(Cache::new),
+            cache: model.config().stack.cacheable().then(Cache::new),
             rows: Vec::new(),
         }
     }
@@ -49,7 +49,7 @@ impl<'m> Sequences<'m> {
         &self.rows
     }
 
-    /// Appends tokens, equally many to each row, and returns the logits of the next tokens, row by row.
+    /// Appends the same number of tokens to each row and returns the logits of the next tokens, row by row.
     pub fn forward(&mut self, new: &[Vec<u32>]) -> Vec<f32> {
         if self.rows.is_empty() {
             self.rows.resize_with(new.len(), Vec::new);

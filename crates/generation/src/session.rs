@@ -46,7 +46,7 @@ impl<'m> Session<'m> {
     /// # Panics
     /// When there are no tokens, or more than the model's length in one call, or in total with cross-attention.
     pub fn prefill(&mut self, ids: &[u32]) -> Vec<f32> {
-        let length = self.sequences.model().config().length;
+        let length = self.sequences.model().config().stack.length;
         assert!(
             (1..=length).contains(&ids.len()),
             "session: cannot prefill {} tokens at once with length {length}",
@@ -58,7 +58,7 @@ impl<'m> Session<'m> {
         }
         assert!(
             !self.sequences.has_memory(),
-            "session: {} tokens are more than length {length} of a decoder with cross-attention",
+            "session: {} tokens exceed length {length} of a decoder with cross-attention",
             self.ids.len()
         );
         self.start = self.ids.len() - (length / 2).max(ids.len());

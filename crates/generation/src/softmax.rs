@@ -9,7 +9,7 @@ pub fn softmax(logits: &[f32]) -> Vec<f64> {
     probabilities
 }
 
-/// Turns logits into log-probabilities in place; false, without a change, where none is finite.
+/// Turns logits into log-probabilities in place; returns false and changes nothing if none is finite.
 pub(crate) fn log_softmax(logits: &mut [f32]) -> bool {
     let max = max(logits);
     if !max.is_finite() {
@@ -22,7 +22,7 @@ pub(crate) fn log_softmax(logits: &mut [f32]) -> bool {
     true
 }
 
-/// The largest logit, NaN aside.
+/// The largest logit; NaN is ignored.
 pub(crate) fn max(logits: &[f32]) -> f32 {
     logits.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }

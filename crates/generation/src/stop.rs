@@ -59,31 +59,31 @@ mod tests {
     proptest! {
         #[test]
         fn the_final_text_is_what_precedes_the_first_stop_string(
-            pieces in proptest::collection::vec("[abé]{0,3}", 0..12),
+            chunks in proptest::collection::vec("[abé]{0,3}", 0..12),
             stops in proptest::collection::vec("[abé]{1,3}", 0..3),
         ) {
-            // The stream ends with the first piece that completes a stop string, before the earliest one in sight.
-            let end = (1..=pieces.len()).find_map(|count| {
-                let seen = pieces[..count].concat();
+            // The stream ends at the first chunk that completes a stop string; the text ends before the earliest match.
+            let end = (1..=chunks.len()).find_map(|count| {
+                let seen = chunks[..count].concat();
                 let at = stops.iter().filter_map(|stop| seen.find(stop)).min()?;
                 Some(seen[..at].to_owned())
             });
-            let mut watch = StopStrings::new(&stops);
-            let mut shown = String::new();
+            let mut stop_strings = StopStrings::new(&stops);
+            let mut text = String::new();
             let mut stopped = false;
-            for piece in &pieces {
-                let (safe, ended) = watch.push(piece);
-                shown += &safe;
+            for chunk in &chunks {
+                let (safe, ended) = stop_strings.push(chunk);
+                text += &safe;
                 if ended {
                     stopped = true;
                     break;
                 }
             }
             if !stopped {
-                shown += &watch.finish();
+                text += &stop_strings.finish();
             }
             prop_assert_eq!(stopped, end.is_some());
-            prop_assert_eq!(shown, end.unwrap_or_else(|| pieces.concat()));
+            prop_assert_eq!(text, end.unwrap_or_else(|| chunks.concat()));
         }
     }
 }

@@ -64,7 +64,7 @@ fn score(model: &Model, prompt: &[u32], beam: &Beam, penalty: f64) -> f64 {
 }
 
 /// All texts of at most `left` more tokens, with their scores.
-fn all(
+fn enumerate_texts(
     model: &Model,
     prompt: &[u32],
     generated: &[u32],
@@ -81,7 +81,7 @@ fn all(
         } else if left == 1 {
             texts.push(([generated, &[id]].concat(), sum / length));
         } else {
-            texts.extend(all(
+            texts.extend(enumerate_texts(
                 model,
                 prompt,
                 &[generated, &[id]].concat(),
@@ -97,10 +97,10 @@ fn all(
 fn with_enough_beams_the_best_of_all_texts_is_found() {
     let model = model(r#"{ "kind": "full", "heads": 2 }"#, 5);
     let prompt = [3, 2];
-    let mut texts = all(&model, &prompt, &[], 0.0, 3);
+    let mut texts = enumerate_texts(&model, &prompt, &[], 0.0, 3);
     texts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let found = beam_search(&model, &[prompt.to_vec()], &config(64, 3)).unwrap();
-    // Four tokens that do not end a text, twice, and five that may come last: 1 + 4 + 4·4·5 texts, more than there are beams.
+    // Four of the five tokens do not end a text: 1 + 4 + 4·4·5 texts, more than there are beams.
     assert_eq!(texts.len(), 85);
     for (beam, (ids, score)) in found[0].iter().zip(&texts).take(20) {
         assert_eq!(beam.ids, *ids);
@@ -124,9 +124,9 @@ fn every_kind_of_cache_is_reordered_with_its_beams() {
         for (prompt, texts) in prompts.iter().zip(&found) {
             assert_eq!(texts.len(), 4, "{attention}");
             for beam in texts {
-                let alone = score(&model, prompt, beam, 1.0);
+                let expected = score(&model, prompt, beam, 1.0);
                 let what = format!("{attention}: {beam:?}");
-                assert_near(what, beam.score, alone, Scale::EachOrOne, VALUES);
+                assert_near(what, beam.score, expected, Scale::EachOrOne, VALUES);
             }
         }
     }

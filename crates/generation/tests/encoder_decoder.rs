@@ -112,7 +112,7 @@ fn greedy(
 }
 
 #[test]
-fn greedy_ids_are_those_of_transformers() {
+fn greedy_ids_match_transformers() {
     for name in [
         "bart",
         "t5",
@@ -136,7 +136,7 @@ fn greedy_ids_are_those_of_transformers() {
 }
 
 #[test]
-fn a_decoder_runs_alone_or_with_memory_from_elsewhere() {
+fn a_decoder_runs_alone_or_with_external_memory() {
     let golden = Golden::open("bert-generation-decoder");
     let prompt = golden.ids("alone.prompt_ids");
     let ids = greedy(&golden, &prompt, 32, golden.processors());
@@ -170,7 +170,7 @@ fn a_decoder_runs_alone_or_with_memory_from_elsewhere() {
 }
 
 #[test]
-fn beams_are_those_of_transformers() {
+fn beams_match_transformers() {
     for model in ["bart", "t5", "t5-v1.1", "bert-generation-both"] {
         let golden = Golden::open(model);
         for (name, length_penalty, early_stopping) in [
@@ -191,7 +191,7 @@ fn beams_are_those_of_transformers() {
 }
 
 #[test]
-fn the_last_token_of_the_longest_texts_can_be_forced() {
+fn eos_can_be_forced_at_the_maximum_length() {
     let golden = Golden::open("bart");
     let mut config = BeamConfig {
         early_stopping: EarlyStopping::True,
@@ -202,7 +202,7 @@ fn the_last_token_of_the_longest_texts_can_be_forced() {
 }
 
 #[test]
-fn batched_sources_find_what_each_finds_alone() {
+fn beams_do_not_depend_on_the_rest_of_the_batch() {
     let golden = Golden::open("t5");
     let config = golden.search();
     let together = beam_search(&golden.model, &golden.sources(), &config).unwrap();
@@ -247,14 +247,14 @@ fn one_beam_is_greedy_decoding() {
 }
 
 #[test]
-fn the_decoder_ends_where_its_length_does() {
+fn texts_end_at_the_decoders_length() {
     let golden = Golden::open("bart");
     let processors = LogitsProcessors {
         eos: Vec::new(),
         ..golden.processors()
     };
     let source = golden.ids("prompt_ids");
-    let length = golden.model.config().length;
+    let length = golden.model.config().stack.length;
     assert_eq!(
         greedy(&golden, &source, 1000, processors.clone()).len(),
         length
@@ -271,44 +271,44 @@ fn the_decoder_ends_where_its_length_does() {
 #[test]
 fn impossible_settings_are_reported() {
     let golden = Golden::open("bert-generation-both");
-    let ask = |source: &[u32], change: &dyn Fn(&mut BeamConfig)| {
+    let error = |source: &[u32], change: &dyn Fn(&mut BeamConfig)| {
         let mut config = golden.search();
         change(&mut config);
         let found = beam_search(&golden.model, &[source.to_vec()], &config);
         found.unwrap_err().to_string()
     };
-    let nothing = |_: &mut BeamConfig| {};
+    let unchanged = |_: &mut BeamConfig| {};
     for (message, expected) in [
         (
-            ask(&[], &nothing),
+            error(&[], &unchanged),
             "the source is empty; give a text for the encoder to read",
         ),
         (
-            ask(&[5; 23], &nothing),
+            error(&[5; 23], &unchanged),
             "the source has 23 tokens and the encoder reads at most 22; shorten it",
         ),
         (
-            ask(&[63], &nothing),
+            error(&[63], &unchanged),
             "token id 63 is outside the vocabulary of 63; use 0 to 62",
         ),
         (
-            ask(&[5], &|it| it.processors.decoder_start = None),
+            error(&[5], &|it| it.processors.decoder_start = None),
             "the model's files have no decoder_start_token_id; add one to its generation settings",
         ),
         (
-            ask(&[5], &|it| it.processors.forced_eos = vec![67]),
+            error(&[5], &|it| it.processors.forced_eos = vec![67]),
             "forced_eos_token_id: token 67 is outside the vocabulary of 67; correct the model's generation settings",
         ),
         (
-            ask(&[5], &|it| it.num_beams = 0),
+            error(&[5], &|it| it.num_beams = 0),
             "beams: 0 is out of range; use 1 to 1000",
         ),
         (
-            ask(&[5], &|it| it.num_return_sequences = 5),
+            error(&[5], &|it| it.num_return_sequences = 5),
             "return: 5 is out of range; use 1 to 4, the number of beams",
         ),
         (
-            ask(&[5], &|it| {
+            error(&[5], &|it| {
                 it.processors.bad_words = (0..67).map(|id| vec![id]).collect();
                 it.processors.eos.clear();
             }),

@@ -62,7 +62,7 @@ fn load(name: &str, settings: &Map<String, Value>) -> (Model, Description) {
 }
 
 #[test]
-fn texts_are_those_of_transformers() {
+fn texts_match_transformers() {
     let golden = golden();
     for case in &golden.cases {
         let (model, description) = load(&case.model, &case.settings);

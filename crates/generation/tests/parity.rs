@@ -48,7 +48,7 @@ fn uncached(model: &Model, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn greedy_ids_are_those_of_transformers_with_and_without_the_cache() {
+fn greedy_ids_match_transformers_with_and_without_the_cache() {
     for name in MODELS {
         let (model, file) = load(name);
         let prompt = ids(&file, "prompt_ids");
@@ -99,7 +99,7 @@ fn cached_logits_equal_uncached_ones_however_the_tokens_are_split() {
 #[test]
 fn beyond_the_length_the_newer_half_is_prefilled_again() {
     let (model, file) = load("gpt2");
-    let length = model.config().length;
+    let length = model.config().stack.length;
     let mut session = Session::new(&model);
     let sequence: Vec<u32> = ids(&file, "input_ids")
         .into_iter()

@@ -23,7 +23,7 @@ fn model() -> Model {
             "positions": {{ "kind": "learned" }}, "blocks": [{full}, {reformer}, {full}] }}"#
     );
     let config: ModelConfig = serde_json::from_str(&json).unwrap();
-    assert!(!config.cacheable());
+    assert!(!config.stack.cacheable());
     Model::new(&config, 3, &Device::flex()).unwrap()
 }
 
@@ -40,11 +40,11 @@ fn uncached(model: &Model, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn each_step_runs_over_the_whole_sequence() {
+fn each_step_recomputes_the_whole_sequence() {
     let model = model();
     let ids: Vec<u32> = (0..30).map(|i| i * i % 23).collect();
     let mut session = Session::new(&model);
-    // The model's length is exceeded at the 13th token, and after keeping the newer half of 6 again at the 20th and the 27th.
+    // The 13th token exceeds the model's length; the newer 6 tokens are kept, so the 20th and the 27th exceed it again.
     let mut start = 0;
     for (read, count) in [(0, 5), (5, 1), (6, 1), (7, 3), (10, 2)]
         .into_iter()

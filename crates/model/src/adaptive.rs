@@ -17,7 +17,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{refuse, size};
-use crate::{ConfigError, Embedding, Initializer, Linear, ModelConfig};
+use crate::{ConfigError, Embedding, Initializer, Linear, StackConfig};
 
 /// Settings of an adaptive embedding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,11 +38,11 @@ struct ClusterSize {
 }
 
 impl AdaptiveEmbeddingConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(&self, path: &str, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
         size(&format!("{path}.width"), self.width)?;
         size(&format!("{path}.divisor"), self.divisor)?;
-        let ends = self.cutoffs.iter().chain([&model.vocabulary]);
+        let ends = self.cutoffs.iter().chain([&stack.vocabulary]);
         let mut start = 0;
         for end in ends {
             if *end <= start {
@@ -50,14 +50,14 @@ impl AdaptiveEmbeddingConfig {
                     &format!("{path}.cutoffs"),
                     format!(
                         "{:?} leave a cluster without tokens; use increasing numbers between 0 and {}",
-                        self.cutoffs, model.vocabulary
+                        self.cutoffs, stack.vocabulary
                     ),
                 );
             }
             start = *end;
         }
         match self
-            .clusters(model.vocabulary)
+            .clusters(stack.vocabulary)
             .iter()
             .all(|it| it.width > 0)
         {
@@ -93,22 +93,22 @@ impl AdaptiveEmbeddingConfig {
 #[derive(Module, Debug)]
 pub struct AdaptiveEmbedding {
     table: Embedding,
-    map: Linear,
+    projection: Linear,
 }
 
 impl AdaptiveEmbedding {
-    /// Builds all clusters of `model`.
+    /// Builds all clusters of `stack`.
     pub(crate) fn all(
         config: &AdaptiveEmbeddingConfig,
-        model: &ModelConfig,
+        stack: &StackConfig,
         initializer: &mut Initializer,
     ) -> Vec<Self> {
-        let std = model.init_std;
-        let clusters = config.clusters(model.vocabulary).into_iter();
+        let std = stack.init_std;
+        let clusters = config.clusters(stack.vocabulary).into_iter();
         clusters
             .map(|cluster| Self {
                 table: Embedding::new([cluster.tokens, cluster.width], std, initializer),
-                map: Linear::new(cluster.width, model.width, false, std, initializer),
+                projection: Linear::new(cluster.width, stack.width, false, std, initializer),
             })
             .collect()
     }
@@ -134,7 +134,7 @@ pub(crate) fn embed(clusters: &[AdaptiveEmbedding], ids: &Tensor<2, Int>) -> Ten
         start += tokens;
         let rows = Tensor::from_data(rows, &device);
         let embeddings = embedding(cluster.table.weight.val(), rows);
-        cluster.map.forward(embeddings) * Tensor::<3>::from_data(weights, &device)
+        cluster.projection.forward(embeddings) * Tensor::<3>::from_data(weights, &device)
     });
     embeddings.reduce(Tensor::add).expect("there is a cluster")
 }
@@ -148,9 +148,9 @@ pub struct AdaptiveSoftmaxConfig {
 }
 
 impl AdaptiveSoftmaxConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(&self, path: &str, model: &ModelConfig) -> Result<(), ConfigError> {
-        let Some(clusters) = &model.embedding.clusters else {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
+        let Some(clusters) = &stack.embedding.clusters else {
             return refuse(
                 path,
                 "an adaptive softmax needs an adaptive embedding; set embedding.clusters too",
@@ -184,26 +184,26 @@ struct SoftmaxCluster {
     /// `[tokens]`
     bias: Param<Tensor<1>>,
     /// `[width, width of the cluster]`, absent where tied to the embedding's projection
-    map: Option<Param<Tensor<2>>>,
+    projection: Option<Param<Tensor<2>>>,
 }
 
 impl AdaptiveSoftmax {
-    /// Builds the head of `model`.
+    /// Builds the head of `stack`.
     pub(crate) fn new(
         config: &AdaptiveSoftmaxConfig,
         embedding: &AdaptiveEmbeddingConfig,
-        model: &ModelConfig,
+        stack: &StackConfig,
         initializer: &mut Initializer,
     ) -> Self {
-        let (width, std) = (model.states_width(), model.init_std);
+        let (width, std) = (stack.states_width(), stack.init_std);
         let others = embedding.cutoffs.len();
         let gate =
             (others > 0).then(|| Linear::new(embedding.width, others, true, std, initializer));
-        let sizes = embedding.clusters(model.vocabulary).into_iter();
+        let sizes = embedding.clusters(stack.vocabulary).into_iter();
         let clusters = sizes.zip(&config.tied_projections).map(|(size, tied)| {
             let bias = initializer.constant([size.tokens], 0.0);
-            let map = (!tied).then(|| initializer.normal([width, size.width], std));
-            SoftmaxCluster { bias, map }
+            let projection = (!tied).then(|| initializer.normal([width, size.width], std));
+            SoftmaxCluster { bias, projection }
         });
         Self {
             clusters: clusters.collect(),
@@ -216,8 +216,9 @@ impl AdaptiveSoftmax {
         let mut gates: Option<Tensor<3>> = None;
         let mut log_probabilities = Vec::new();
         for (index, (own, embedding)) in self.clusters.iter().zip(embedding).enumerate() {
-            let map = own.map.as_ref().unwrap_or(&embedding.map.weight).val();
-            let projected = linear(states.clone(), map.transpose(), None);
+            let tied = &embedding.projection.weight;
+            let projection = own.projection.as_ref().unwrap_or(tied).val();
+            let projected = linear(states.clone(), projection.transpose(), None);
             let (weight, bias) = (embedding.table.weight.val(), own.bias.val());
             let Some(gates) = &gates else {
                 let logits = linear(projected.clone(), weight, Some(bias));

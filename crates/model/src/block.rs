@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, ForwardContext,
-    Initializer, ModelConfig, NormConfig, Residual, Role, Site, Sublayer,
+    Initializer, NormConfig, Residual, Role, Site, StackConfig, Sublayer,
 };
 
 /// Where a block normalizes.
@@ -62,19 +62,19 @@ pub struct Block {
 }
 
 impl Block {
-    /// Builds one block of `model`, whose self-attention has this role.
+    /// Builds one block of `stack`, whose self-attention has this role.
     pub fn new(
         config: &BlockConfig,
-        model: &ModelConfig,
+        stack: &StackConfig,
         role: Role,
         initializer: &mut Initializer,
     ) -> Self {
-        let width = model.width;
-        let spec = model.attention_spec(role);
+        let width = stack.width;
+        let spec = stack.attention_spec(role);
         let wrapped = |attention: &AttentionConfig, role: Role, initializer: &mut Initializer| {
             let attention = attention
                 .settings()
-                .build(&model.attention_spec(role), initializer);
+                .build(&stack.attention_spec(role), initializer);
             Sublayer::new(attention, config, width, initializer)
         };
         Self {

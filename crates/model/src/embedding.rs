@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse, size, within};
 use crate::{
-    AdaptiveEmbeddingConfig, ConfigError, Initializer, ModelConfig, NormConfig, PositionsConfig,
+    AdaptiveEmbeddingConfig, ConfigError, Initializer, NormConfig, PositionsConfig, StackConfig,
 };
 
 /// Settings of the embedding.
@@ -27,9 +27,6 @@ pub struct EmbeddingConfig {
     /// The number of token types, whose embeddings are added (Devlin et al. 2019); 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub types: usize,
-    /// The token that ends a question: without given token types, tokens after the first of it have type 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub question_end: Option<u32>,
     /// The norm of the sum of all embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm: Option<NormConfig>,
@@ -50,19 +47,13 @@ fn is_false(flag: &bool) -> bool {
 const MAX_TYPES: usize = 1 << 20;
 
 impl EmbeddingConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(&self, stack: &StackConfig) -> Result<(), ConfigError> {
         if let Some(width) = self.width {
             size("embedding.width", width)?;
         }
         if self.types > 0 {
             within("embedding.types", self.types, MAX_TYPES)?;
-        }
-        if self.question_end.is_some() && self.types < 2 {
-            return refuse(
-                "embedding.question_end",
-                "there is no second token type; set types too, 2 or more, or leave it out",
-            );
         }
         if let Some(norm) = &self.norm {
             positive("embedding.norm.epsilon", norm.epsilon())?;
@@ -74,9 +65,9 @@ impl EmbeddingConfig {
                     "an adaptive embedding has widths and projections of its own, and is not shared; leave out width and shared",
                 );
             }
-            clusters.validate("embedding.clusters", model)?;
+            clusters.validate("embedding.clusters", stack)?;
         }
-        if model.patches.is_none() {
+        if stack.patches.is_none() {
             return Ok(());
         }
         let refused = [
@@ -96,10 +87,10 @@ impl EmbeddingConfig {
     }
 
     /// The scale of token embeddings, where they are scaled.
-    pub(crate) fn scale(&self, model: &ModelConfig) -> Option<f64> {
-        let sinusoidal = matches!(model.positions, PositionsConfig::Sinusoidal(_));
+    pub(crate) fn scale(&self, stack: &StackConfig) -> Option<f64> {
+        let sinusoidal = matches!(stack.positions, PositionsConfig::Sinusoidal(_));
         let scaled = self.scaled.unwrap_or(sinusoidal);
-        scaled.then(|| (model.embedding_width() as f64).sqrt())
+        scaled.then(|| (stack.embedding_width() as f64).sqrt())
     }
 }
 

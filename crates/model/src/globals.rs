@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::refuse;
-use crate::{AttentionConfig, ConfigError, ModelConfig, Role};
+use crate::{AttentionConfig, ConfigError, Role, StackConfig};
 
 /// Which positions have global attention by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,21 +17,21 @@ pub enum GlobalsConfig {
 }
 
 impl GlobalsConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(self, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(self, stack: &StackConfig) -> Result<(), ConfigError> {
         let has_globals =
             |attention: &AttentionConfig| matches!(attention, AttentionConfig::Longformer(_));
-        let mut blocks = model.blocks.iter();
-        if model.role == Role::Causal || !blocks.any(|block| has_globals(&block.attention)) {
+        let mut blocks = stack.blocks.iter();
+        if stack.role == Role::Causal || !blocks.any(|block| has_globals(&block.attention)) {
             return refuse(
                 "globals",
                 "no attention of this model supports global positions; leave it out, or use longformer in a bidirectional model",
             );
         }
         match self {
-            Self::Before(id) if id as usize >= model.vocabulary => refuse(
+            Self::Before(id) if id as usize >= stack.vocabulary => refuse(
                 "globals.before",
-                format!("{id} is out of range; use 0 to {}", model.vocabulary - 1),
+                format!("{id} is out of range; use 0 to {}", stack.vocabulary - 1),
             ),
             Self::Before(_) | Self::First => Ok(()),
         }

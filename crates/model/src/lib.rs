@@ -24,16 +24,16 @@ mod observer;
 mod parameters;
 mod patches;
 mod positions;
-mod question;
 pub mod recurrent;
 mod residual;
 mod stack;
+mod stack_config;
 mod sublayer;
 mod validate;
 
 // Whole models: their settings, inputs and outputs.
 pub use checks::MAX_BLOCKS;
-pub use config::{ConfigError, Flops, ModelConfig};
+pub use config::{ConfigError, Flops, ModelConfig, StackConfig};
 pub use model::{Model, Output};
 pub use recurrent::{Recurrent, RecurrentConfig};
 pub use stack::{ForwardOptions, HiddenStates, Input, InputData, Stack};

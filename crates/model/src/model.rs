@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Randomness, dropout};
+use attentive_tensor::Randomness;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
 use crate::{
-    AdaptiveSoftmax, ClassLogits, ConfigError, FeedForward, ForwardContext, ForwardOptions,
-    HeadConfig, HiddenStates, Initializer, Input, InputData, Linear, LmHead, Memory, ModelConfig,
-    Pooler, SequenceClassifier, Stack, Sublayer,
+    AdaptiveSoftmax, ClassLogits, ConfigError, ForwardOptions, HeadConfig, HiddenStates,
+    Initializer, Input, InputData, Linear, LmHead, Memory, ModelConfig, Pooler, SequenceClassifier,
+    Stack, TokenClassifier,
 };
 
 /// A transformer with its heads. The names of its fields are those of saved tensors.
@@ -19,16 +19,11 @@ pub struct Model {
     encoder: Option<Stack>,
     /// From the encoder's width to the stack's, where they differ.
     bridge: Option<Linear>,
-    /// The language-model head.
-    words: Option<LmHead>,
+    lm_head: Option<LmHead>,
     adaptive: Option<AdaptiveSoftmax>,
     pooler: Option<Pooler>,
-    /// The sequence classifier.
     classes: Option<SequenceClassifier>,
-    /// The feed-forward layer before the token classifier.
-    labels_layer: Option<Sublayer<FeedForward>>,
-    /// The token classifier.
-    labels: Option<Linear>,
+    labels: Option<TokenClassifier>,
     #[module(skip)]
     config: ModelConfig,
 }
@@ -66,15 +61,16 @@ impl Model {
     pub fn new(config: &ModelConfig, seed: u64, device: &Device) -> Result<Self, ConfigError> {
         config.validate()?;
         let initializer = &mut Initializer::new(seed, device);
-        let (width, std) = (config.width, config.init_std);
-        let states = config.states_width();
-        let pooled = (config.pooler.as_ref()).map_or(states, |it| it.width(config));
+        let stack = &config.stack;
+        let (width, std) = (stack.width, stack.init_std);
+        let states = stack.states_width();
+        let pooled = (config.pooler.as_ref()).map_or(states, |it| it.width(stack));
         Ok(Self {
-            stack: Stack::new(config, initializer),
-            words: (config.head.lm_head()).map(|head| LmHead::new(&head, config, initializer)),
-            adaptive: match (&config.head, &config.embedding.clusters) {
+            stack: Stack::new(stack, initializer),
+            lm_head: (config.head.lm_head()).map(|head| LmHead::new(&head, stack, initializer)),
+            adaptive: match (&config.head, &stack.embedding.clusters) {
                 (HeadConfig::Adaptive(head), Some(clusters)) => {
-                    Some(AdaptiveSoftmax::new(head, clusters, config, initializer))
+                    Some(AdaptiveSoftmax::new(head, clusters, stack, initializer))
                 }
                 _ => None,
             },
@@ -82,13 +78,11 @@ impl Model {
             bridge: (config.encoder.as_ref())
                 .filter(|encoder| encoder.width != width)
                 .map(|encoder| Linear::new(encoder.width, width, true, std, initializer)),
-            pooler: (config.pooler.as_ref()).map(|it| Pooler::new(it, config, initializer)),
+            pooler: (config.pooler.as_ref()).map(|it| Pooler::new(it, stack, initializer)),
             classes: (config.classes.as_ref())
-                .map(|classes| SequenceClassifier::new(classes, config, pooled, initializer)),
-            labels_layer: (config.labels.as_ref())
-                .and_then(|labels| labels.build_layer(config, initializer)),
+                .map(|classes| SequenceClassifier::new(classes, stack, pooled, initializer)),
             labels: (config.labels.as_ref())
-                .map(|labels| Linear::new(states, labels.labels, true, std, initializer)),
+                .map(|labels| TokenClassifier::new(labels, stack, initializer)),
             config: config.clone(),
         })
     }
@@ -158,7 +152,12 @@ impl Model {
     ///
     /// # Panics
     /// As [`Stack::forward`] does.
-    pub fn hidden_states(&self, input: Input, options: ForwardOptions) -> HiddenStates {
+    pub fn hidden_states(&self, mut input: Input, options: ForwardOptions) -> HiddenStates {
+        if let (InputData::Ids(ids), None, Some(labels)) = (&input.data, &input.types, &self.labels)
+            && self.config.stack.embedding.types > 1
+        {
+            input.types = labels.question_types(ids);
+        }
         self.stack.forward(input, None, options)
     }
 
@@ -183,14 +182,8 @@ impl Model {
             }
             _ => None,
         };
-        let token_logits = match (&self.labels, &self.config.labels) {
-            (Some(classifier), Some(config)) => {
-                let states = self.apply_labels_layer(states.clone(), randomness.as_deref_mut());
-                let states = dropout(states, config.dropout, randomness);
-                Some(config.mask_question(classifier.forward(states), data))
-            }
-            _ => None,
-        };
+        let labels = self.labels.as_ref();
+        let token_logits = labels.map(|labels| labels.forward(states.clone(), data, randomness));
         Output {
             hidden: states,
             logits,
@@ -199,25 +192,6 @@ impl Model {
             token_logits,
             auxiliary_loss,
         }
-    }
-
-    /// The input of the token classifier.
-    fn apply_labels_layer(
-        &self,
-        states: Tensor<3>,
-        randomness: Option<&mut Randomness>,
-    ) -> Tensor<3> {
-        let Some(layer) = &self.labels_layer else {
-            return states;
-        };
-        let mut pass = ForwardContext {
-            randomness,
-            ..ForwardContext::default()
-        };
-        let stream = layer.forward(states.into(), &mut pass, |feed_forward, x, pass| {
-            feed_forward.forward(x, pass)
-        });
-        stream.materialize()
     }
 
     /// Logits over the vocabulary of each hidden state.
@@ -230,7 +204,7 @@ impl Model {
     }
 
     fn vocabulary_logits(&self, states: Tensor<3>) -> Option<Tensor<3>> {
-        match (&self.words, &self.adaptive) {
+        match (&self.lm_head, &self.adaptive) {
             (Some(head), _) => Some(head.forward(states, || self.stack.tokens())),
             (None, Some(adaptive)) => Some(adaptive.forward(states, self.stack.clusters())),
             (None, None) => None,

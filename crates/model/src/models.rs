@@ -3,7 +3,7 @@
 use crate::{
     Activation, AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig,
     FullAttentionConfig, HeadConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig,
-    PositionsConfig, Role, SinusoidalConfig,
+    PositionsConfig, Role, SinusoidalConfig, StackConfig,
 };
 
 /// Sizes of the original Transformer; the defaults are those of its base model.
@@ -53,7 +53,7 @@ pub fn transformer(sizes: TransformerSizes) -> ModelConfig {
             output_bias: true,
             head_norm: None,
         });
-        ModelConfig {
+        StackConfig {
             role,
             embedding_dropout: sizes.dropout,
             positions: PositionsConfig::Sinusoidal(SinusoidalConfig::default()),
@@ -70,11 +70,10 @@ pub fn transformer(sizes: TransformerSizes) -> ModelConfig {
                     bias: true,
                 }),
             }],
-            ..ModelConfig::new(sizes.vocabulary, sizes.length, sizes.width)
+            ..StackConfig::new(sizes.vocabulary, sizes.length, sizes.width)
         }
     };
-    let encoder = ModelConfig {
-        head: HeadConfig::None,
+    let encoder = StackConfig {
         embedding: EmbeddingConfig {
             shared: true,
             ..EmbeddingConfig::default()
@@ -83,6 +82,6 @@ pub fn transformer(sizes: TransformerSizes) -> ModelConfig {
     };
     ModelConfig {
         encoder: Some(Box::new(encoder)),
-        ..stack(Role::Causal)
+        ..ModelConfig::with_head(stack(Role::Causal), HeadConfig::Tied)
     }
 }

@@ -93,7 +93,7 @@ impl PatchesConfig {
 /// A patch embedding.
 #[derive(Module, Debug)]
 pub struct Patches {
-    map: Linear,
+    projection: Linear,
     /// `[1, width]`
     class_token: Option<Param<Tensor<2>>>,
     /// `[1, width]`
@@ -111,10 +111,10 @@ impl Patches {
         initializer: &mut Initializer,
     ) -> Self {
         let pixels = config.channels * config.size * config.size;
-        let map = Linear::new(pixels, width, config.bias, std, initializer);
+        let projection = Linear::new(pixels, width, config.bias, std, initializer);
         let mut token = |present: bool| present.then(|| initializer.normal([1, width], std));
         Self {
-            map,
+            projection,
             class_token: token(config.tokens > 0),
             distillation_token: token(config.tokens > 1),
             config: *config,
@@ -143,7 +143,7 @@ impl Patches {
             .reshape([batch, channels, rows, size, columns, size])
             .permute([0, 2, 4, 1, 3, 5])
             .reshape([batch, rows * columns, channels * size * size]);
-        let embedded = self.map.forward(patches);
+        let embedded = self.projection.forward(patches);
         let [_, _, width] = embedded.dims();
         let tokens = [&self.class_token, &self.distillation_token];
         let mut parts: Vec<Tensor<3>> = tokens

@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::refuse;
-use crate::{ConfigError, ForwardContext, ModelConfig, Norm, NormPlacement, Site};
+use crate::{ConfigError, ForwardContext, Norm, NormPlacement, Site, StackConfig};
 
 /// Which residual streams a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +26,12 @@ pub enum ResidualConfig {
 }
 
 impl ResidualConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(self, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(self, stack: &StackConfig) -> Result<(), ConfigError> {
         if self == Self::One {
             return Ok(());
         }
-        let blocks = || model.blocks.iter();
+        let blocks = || stack.blocks.iter();
         if blocks().any(|block| block.cross.is_some()) {
             return refuse(
                 "residual",

@@ -4,14 +4,13 @@ use std::ops::Range;
 
 use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 
 use crate::adaptive::embed;
 use crate::positions::interpolated;
-use crate::question::question_lengths;
 use crate::{
     AdaptiveEmbedding, Axial, Block, Cache, DistanceBias, Embedding, ForwardContext, Initializer,
-    Linear, Memory, ModelConfig, Norm, Observer, Patches, PositionsConfig, Residual, Site,
+    Linear, Memory, Norm, Observer, Patches, PositionsConfig, Residual, Site, StackConfig,
     sinusoid,
 };
 
@@ -25,11 +24,11 @@ pub struct Stack {
     axial: Option<Axial>,
     types: Option<Embedding>,
     embedding_norm: Option<Norm>,
-    embedding_map: Option<Linear>,
+    embedding_projection: Option<Linear>,
     blocks: Vec<Block>,
     final_norm: Option<Norm>,
     #[module(skip)]
-    config: ModelConfig,
+    config: StackConfig,
 }
 
 /// The input of a forward pass.
@@ -105,7 +104,7 @@ pub struct HiddenStates {
 
 impl Stack {
     /// Builds the stack; `config` must be valid.
-    pub(crate) fn new(config: &ModelConfig, initializer: &mut Initializer) -> Self {
+    pub(crate) fn new(config: &StackConfig, initializer: &mut Initializer) -> Self {
         let (width, narrow) = (config.width, config.embedding_width());
         let std = config.init_std;
         let reads_tokens = config.patches.is_none()
@@ -133,7 +132,7 @@ impl Stack {
             types,
             embedding_norm: (config.embedding.norm.as_ref())
                 .map(|norm| Norm::new(norm, narrow, initializer)),
-            embedding_map: (config.embedding.width.is_some())
+            embedding_projection: (config.embedding.width.is_some())
                 .then(|| Linear::new(narrow, width, true, std, initializer)),
             blocks: config
                 .stored_blocks()
@@ -146,7 +145,7 @@ impl Stack {
     }
 
     /// The settings it was built from.
-    pub fn config(&self) -> &ModelConfig {
+    pub fn config(&self) -> &StackConfig {
         &self.config
     }
 
@@ -169,8 +168,10 @@ impl Stack {
 
     /// The device of its weights.
     pub(crate) fn device(&self) -> Device {
-        // A valid stack has at least one block.
-        self.blocks[0].device()
+        // A valid stack has a block; an empty one has no weights, which are on any device.
+        self.blocks
+            .first()
+            .map_or_else(Device::default, Block::device)
     }
 
     /// Resamples random features when due.
@@ -237,8 +238,8 @@ impl Stack {
             self.config.embedding_dropout,
             pass.randomness.as_deref_mut(),
         );
-        if let Some(map) = &self.embedding_map {
-            x = map.forward(x);
+        if let Some(projection) = &self.embedding_projection {
+            x = projection.forward(x);
         }
         x = pass.observe(Site::Embedding, x);
         let mut residual = Residual::new(self.config.residual, x);
@@ -290,7 +291,7 @@ impl Stack {
                 if let Some(scale) = self.config.embedding.scale(&self.config) {
                     x = x * scale;
                 }
-                let x = self.with_types(x, ids, input.types.as_ref());
+                let x = self.with_types(x, input.types.as_ref());
                 let positions = self.positions_of(input, ids, start);
                 (self.with_positions(x, positions.clone()), positions)
             }
@@ -321,12 +322,7 @@ impl Stack {
     }
 
     /// Adds token type embeddings, where the model has them.
-    fn with_types(
-        &self,
-        x: Tensor<3>,
-        ids: &Tensor<2, Int>,
-        given: Option<&Tensor<2, Int>>,
-    ) -> Tensor<3> {
+    fn with_types(&self, x: Tensor<3>, given: Option<&Tensor<2, Int>>) -> Tensor<3> {
         let [batch, length, _] = x.dims();
         let Some(table) = &self.types else {
             assert!(
@@ -335,16 +331,8 @@ impl Stack {
             );
             return x;
         };
-        let types = match (given, self.config.embedding.question_end) {
-            (Some(types), _) => types.clone(),
-            (None, Some(end)) => {
-                let ends = question_lengths(ids, end).into_iter();
-                let types = ends.flat_map(|end| (0..length).map(move |at| i64::from(at >= end)));
-                let types = TensorData::new(types.collect::<Vec<_>>(), [batch, length]);
-                Tensor::from_data(types, &x.device())
-            }
-            (None, None) => Tensor::zeros([batch, length], &x.device()),
-        };
+        let types = given.cloned();
+        let types = types.unwrap_or_else(|| Tensor::zeros([batch, length], &x.device()));
         add(x, table.forward(types))
     }
 

@@ -1,15 +1,20 @@
 //! Validation of a model's settings.
 
 use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
-use crate::{BlockConfig, ConfigError, HeadConfig, ModelConfig, ResidualConfig, Role};
+use crate::{BlockConfig, ConfigError, ModelConfig, ResidualConfig, Role, StackConfig};
 
 impl ModelConfig {
     /// Whether the settings are valid, each alone and together.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        self.validate_sizes()?;
-        self.embedding.validate(self)?;
-        self.positions.validate(self)?;
-        self.head.validate(self)?;
+        let stack = &self.stack;
+        if stack.embedding.shared {
+            return refuse(
+                "embedding.shared",
+                "only an encoder can share the token embedding of its decoder; leave it out",
+            );
+        }
+        stack.validate()?;
+        self.head.validate(stack)?;
         if let Some(pooler) = &self.pooler {
             pooler.validate()?;
         }
@@ -19,20 +24,55 @@ impl ModelConfig {
         if let Some(labels) = &self.labels {
             labels.validate()?;
         }
+        match &self.encoder {
+            Some(encoder) => self.validate_encoder(encoder),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_encoder(&self, encoder: &StackConfig) -> Result<(), ConfigError> {
+        let decoder = &self.stack;
+        if decoder.blocks.iter().all(|block| block.cross.is_none()) {
+            return refuse(
+                "encoder",
+                "no block reads it; give blocks a cross attention, or leave the encoder out",
+            );
+        }
+        if encoder.residual != ResidualConfig::One {
+            return refuse(
+                "encoder.residual",
+                "cross attention reads a single stream; use \"one\"",
+            );
+        }
+        let table = |stack: &StackConfig| [stack.vocabulary, stack.embedding_width()];
+        let (ours, theirs) = (table(decoder), table(encoder));
+        if encoder.embedding.shared && (decoder.patches.is_some() || ours != theirs) {
+            return refuse(
+                "encoder.embedding.shared",
+                format!(
+                    "the decoder's token embedding {ours:?} does not match {theirs:?}; give the encoder one of its own"
+                ),
+            );
+        }
+        encoder.validate().map_err(|error| ConfigError {
+            field: format!("encoder.{}", error.field),
+            ..error
+        })
+    }
+}
+
+impl StackConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_sizes()?;
+        self.embedding.validate(self)?;
+        self.positions.validate(self)?;
         if let Some(norm) = &self.final_norm {
             positive("final_norm.epsilon", norm.epsilon())?;
         }
         self.validate_blocks()?;
         self.residual.validate(self)?;
-        if let Some(globals) = self.globals {
-            globals.validate(self)?;
-        }
-        match &self.encoder {
-            Some(encoder) => self.validate_encoder(encoder),
-            None if self.embedding.shared => refuse(
-                "embedding.shared",
-                "only an encoder can share the token embedding of its decoder; leave it out",
-            ),
+        match self.globals {
+            Some(globals) => globals.validate(self),
             None => Ok(()),
         }
     }
@@ -104,60 +144,5 @@ impl ModelConfig {
             Some(heads) => self.positions.validate_block(&path, &heads, self),
             None => Ok(()),
         }
-    }
-
-    fn validate_encoder(&self, encoder: &ModelConfig) -> Result<(), ConfigError> {
-        let inside = |error: ConfigError| ConfigError {
-            field: format!("encoder.{}", error.field),
-            ..error
-        };
-        if self.blocks.iter().all(|block| block.cross.is_none()) {
-            return refuse(
-                "encoder",
-                "no block reads it; give blocks a cross attention, or leave the encoder out",
-            );
-        }
-        let heads = [
-            ("head", encoder.head != HeadConfig::None),
-            ("pooler", encoder.pooler.is_some()),
-            ("classes", encoder.classes.is_some()),
-            ("labels", encoder.labels.is_some()),
-            ("encoder", encoder.encoder.is_some()),
-        ];
-        if let Some((field, _)) = heads.into_iter().find(|(_, set)| *set) {
-            let advice = if field == "head" {
-                "use \"none\""
-            } else {
-                "leave it out"
-            };
-            return refuse(
-                &format!("encoder.{field}"),
-                format!("an encoder has no heads or encoder of its own; {advice}"),
-            );
-        }
-        if encoder.residual != ResidualConfig::One {
-            return refuse(
-                "encoder.residual",
-                "cross attention reads a single stream; use \"one\"",
-            );
-        }
-        if !encoder.embedding.shared {
-            return encoder.validate().map_err(inside);
-        }
-        let (decoder, shared) = (
-            [self.vocabulary, self.embedding_width()],
-            [encoder.vocabulary, encoder.embedding_width()],
-        );
-        if self.patches.is_some() || decoder != shared {
-            return refuse(
-                "encoder.embedding.shared",
-                format!(
-                    "the decoder's token embedding {decoder:?} does not match {shared:?}; give the encoder one of its own"
-                ),
-            );
-        }
-        let mut unshared = encoder.clone();
-        unshared.embedding.shared = false;
-        unshared.validate().map_err(inside)
     }
 }

@@ -62,7 +62,7 @@ fn a_later_token_never_changes_an_earlier_output() {
             [&one, &other].map(|logits| values(logits.clone().narrow(1, start, count)))
         });
         // A product of more rows may round differently, and another token may send more or fewer rows through an expert.
-        let bound = match config.blocks[0].feed_forward {
+        let bound = match config.stack.blocks[0].feed_forward {
             FeedForwardConfig::Experts(_) => ulps(8),
             FeedForwardConfig::Plain(_) | FeedForwardConfig::Gated(_) => 0.0,
         };
@@ -196,7 +196,7 @@ fn padding_changes_nothing() {
     for config in every_config() {
         // Absolute positions are counted from the start of the row and depend on padding on the left.
         if matches!(
-            config.positions,
+            config.stack.positions,
             PositionsConfig::Learned(_) | PositionsConfig::Sinusoidal(_)
         ) {
             continue;

@@ -54,7 +54,7 @@ impl Batcher<'_> {
     pub(crate) fn encode(&self, texts: &[Text]) -> Result<Vec<Encoded>, TaskError> {
         let config = self.model.config();
         let truncation = self.truncate_to.map(|length| Truncation {
-            length: length.min(config.length),
+            length: length.min(config.stack.length),
             strategy: TruncationStrategy::LongestFirst,
         });
         let mut all = Vec::with_capacity(texts.len());
@@ -69,21 +69,21 @@ impl Batcher<'_> {
             if encoded.ids.is_empty() {
                 return Err(TaskError::Empty { number });
             }
-            if encoded.ids.len() > config.length {
+            if encoded.ids.len() > config.stack.length {
                 return Err(TaskError::TooLong {
                     number,
                     tokens: encoded.ids.len(),
-                    length: config.length,
+                    length: config.stack.length,
                 });
             }
-            let vocabulary = config.vocabulary;
+            let vocabulary = config.stack.vocabulary;
             if let Some(id) = encoded.ids.iter().find(|id| **id as usize >= vocabulary) {
                 return Err(TaskError::UnknownId {
                     id: *id,
                     vocabulary,
                 });
             }
-            let types = config.embedding.types;
+            let types = config.stack.embedding.types;
             if let Some(token_type) =
                 (encoded.type_ids.iter()).find(|it| types > 1 && **it as usize >= types)
             {
@@ -105,7 +105,11 @@ impl Batcher<'_> {
         // Pooling at the last position allows no padding, and neither does a pad token outside the vocabulary.
         let size = match config.pooler.as_ref().map(|it| it.from) {
             Some(PooledFrom::End) => 1,
-            Some(PooledFrom::LastNonPad(padding)) if padding as usize >= config.vocabulary => 1,
+            Some(PooledFrom::LastNonPad(padding))
+                if padding as usize >= config.stack.vocabulary =>
+            {
+                1
+            }
             _ => self.batch_size.max(1),
         };
         let chunks = order.chunks(size);
@@ -115,7 +119,7 @@ impl Batcher<'_> {
     fn pad(&self, encoded: &[Encoded], indices: &[usize]) -> Result<PaddedBatch, TaskError> {
         let rows: Vec<Encoded> = indices.iter().map(|it| encoded[*it].clone()).collect();
         let config = self.model.config();
-        let (vocabulary, types) = (config.vocabulary, config.embedding.types);
+        let (vocabulary, types) = (config.stack.vocabulary, config.stack.embedding.types);
         let mut padded = match config.pooler.as_ref().map(|it| it.from) {
             // This pooling finds the end of a text by its pad token.
             Some(PooledFrom::LastNonPad(id)) => {

@@ -44,7 +44,7 @@ impl<'a> From<&'a Description> for ClassLabels<'a> {
 pub struct ClassifiedToken {
     /// The token as the tokenizer writes it.
     pub token: String,
-    /// Its bytes in the text.
+    /// Its byte range in the text.
     pub span: std::ops::Range<usize>,
     /// Its class.
     pub best: ClassScore,
@@ -64,7 +64,7 @@ pub fn classify_texts(
             .model
             .forward(batch.input, ForwardOptions::default());
         let logits = rows(output.class_logits.expect("checked above").mean())?;
-        let scores = logits.iter().map(|logits| sorted(logits, labels));
+        let scores = logits.iter().map(|logits| sorted_scores(logits, labels));
         found.extend(batch.indices.into_iter().zip(scores));
     }
     Ok(in_order(texts.len(), found))
@@ -82,14 +82,22 @@ pub fn classify_images(
     let mut found = Vec::new();
     for images in images.chunks(batch.max(1)) {
         let pixels = preprocessor.batch(images)?;
-        let channels = model.config().patches.map_or(0, |patches| patches.channels);
+        let channels = model
+            .config()
+            .stack
+            .patches
+            .map_or(0, |patches| patches.channels);
         if pixels.channels != channels {
             return Err(TaskError::Channels {
                 found: pixels.channels,
                 needed: channels,
             });
         }
-        let patch = model.config().patches.map_or(1, |patches| patches.size);
+        let patch = model
+            .config()
+            .stack
+            .patches
+            .map_or(1, |patches| patches.size);
         if [pixels.height, pixels.width]
             .iter()
             .any(|it| !it.is_multiple_of(patch))
@@ -104,7 +112,7 @@ pub fn classify_images(
         let pixels = Tensor::from_data(TensorData::new(pixels.values, shape), &model.device());
         let output = model.forward(Input::pixels(pixels), ForwardOptions::default());
         let logits = rows(output.class_logits.expect("checked above").mean())?;
-        found.extend(logits.iter().map(|logits| sorted(logits, labels)));
+        found.extend(logits.iter().map(|logits| sorted_scores(logits, labels)));
     }
     Ok(found)
 }
@@ -147,7 +155,7 @@ pub fn classify_tokens(
                 tokens.push(ClassifiedToken {
                     token: batcher.tokenizer.token(*id)?,
                     span: text.offsets[position].clone(),
-                    best: sorted(&logits[start + position], labels).remove(0),
+                    best: sorted_scores(&logits[start + position], labels).remove(0),
                 });
             }
             found.push((*index, tokens));
@@ -166,7 +174,7 @@ fn require_classes(model: &Model) -> Result<(), TaskError> {
     }
 }
 
-fn sorted(logits: &[f32], labels: ClassLabels) -> Vec<ClassScore> {
+fn sorted_scores(logits: &[f32], labels: ClassLabels) -> Vec<ClassScore> {
     let values = logits.iter().map(|logit| f64::from(*logit));
     let scores: Vec<f64> = match labels.function {
         ClassificationFunction::None => values.collect(),

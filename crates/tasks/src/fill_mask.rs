@@ -22,7 +22,7 @@ pub struct MaskedToken {
 pub struct Candidate {
     /// The token's id.
     pub id: u32,
-    /// The token as a tokenizer writes it.
+    /// The token as the tokenizer writes it.
     pub token: String,
     /// Its probability.
     pub probability: f64,
@@ -39,7 +39,7 @@ pub fn fill_mask(
     top: usize,
 ) -> Result<Vec<Vec<MaskedToken>>, TaskError> {
     let config = batcher.model.config();
-    if config.head.lm_head().is_none() || config.role != Role::Bidirectional {
+    if config.head.lm_head().is_none() || config.stack.role != Role::Bidirectional {
         return Err(TaskError::NoHead {
             missing: "masked language modelling head",
             advice: "use a masked language model (BertForMaskedLM, RobertaForMaskedLM, …)",

@@ -71,18 +71,18 @@ impl SentenceTransformersConfig {
             normalize: false,
             max_length: max_length(folder)?,
         };
-        let mut pooled = false;
-        for (kind, place) in modules(&path)? {
+        let mut has_pooling = false;
+        for (kind, subfolder) in modules(&path)? {
             match kind {
                 Kind::Transformer => {}
                 Kind::Pooling => {
-                    found.pooling = pooling(&folder.join(place).join("config.json"))?;
-                    pooled = true;
+                    found.pooling = pooling(&folder.join(subfolder).join("config.json"))?;
+                    has_pooling = true;
                 }
                 Kind::Normalize => found.normalize = true,
             }
         }
-        match pooled {
+        match has_pooling {
             true => Ok(Some(found)),
             false => Err(wrong(
                 &path,
@@ -97,11 +97,11 @@ impl SentenceTransformersConfig {
         if !path.exists() {
             return Ok(Vec::new());
         }
-        let places = modules(&path)?.into_iter();
-        let files = places
+        let modules = modules(&path)?.into_iter();
+        let files = modules
             // The model itself is in the folder, not below it.
-            .filter(|(_, place)| !place.as_os_str().is_empty())
-            .map(|(kind, place)| (kind, place.join("config.json")))
+            .filter(|(_, subfolder)| !subfolder.as_os_str().is_empty())
+            .map(|(kind, subfolder)| (kind, subfolder.join("config.json")))
             // Only pooling modules must have a config.
             .filter(|(kind, file)| *kind == Kind::Pooling || folder.join(file).exists());
         Ok(files.map(|(_, file)| file).collect())
@@ -149,7 +149,7 @@ fn max_length(folder: &Path) -> Result<Option<usize>, TaskError> {
     let config: Value = read(&path)?;
     if config["do_lower_case"].as_bool().unwrap_or(false) {
         let problem =
-            "do_lower_case true is not supported; it must be false, and the tokenizer's own";
+            "do_lower_case true is not supported; set it to false and lowercase in the tokenizer";
         return Err(wrong(&path, problem.to_owned()));
     }
     match &config["max_seq_length"] {

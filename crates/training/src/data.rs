@@ -82,7 +82,7 @@ impl TrainingData {
             None => Tokenizer::train(&recipe.tokenizer, corpus.documents())?,
         };
         let tokens = corpus.split(&tokenizer, recipe.data.held_out())?;
-        tokens.require_windows(recipe.model.length)?;
+        tokens.require_windows(recipe.model.stack.length)?;
         Ok(Self {
             tokenizer,
             tokens,

@@ -7,7 +7,7 @@ pub enum Event {
     Started {
         /// Steps done before; zero unless the run is resumed.
         step: u64,
-        /// Steps in all.
+        /// Total steps.
         steps: u64,
         /// Number of trainable parameters.
         parameters: usize,
@@ -28,7 +28,7 @@ pub enum Event {
         learning_rate: f64,
         /// The norm of the gradient before clipping.
         gradient_norm: f64,
-        /// Tokens of the step.
+        /// Tokens processed in the step.
         tokens: usize,
     },
     /// The model was evaluated on the held-out tokens.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum ObjectiveConfig {
     /// Causal language modelling: predict each next token.
     Causal {
-        /// The probability that training spreads evenly over the vocabulary.
+        /// The target probability that is spread uniformly over the vocabulary.
         #[serde(default)]
         label_smoothing: f64,
     },

@@ -85,7 +85,7 @@ impl Recipe {
     pub fn validate(&self) -> Result<(), RecipeError> {
         self.validate_counts()?;
         self.validate_numbers()?;
-        self.validate_model()
+        self.check_model()
     }
 
     #[rustfmt::skip] // Keeps the columns aligned.
@@ -95,11 +95,11 @@ impl Recipe {
             DataConfig::Stories { count, .. } => count,
             DataConfig::Files { .. } => 1,
         };
-        let pieces = match self.tokenizer {
+        let vocabulary = match self.tokenizer {
             TokenizerConfig::Bpe { vocabulary } => vocabulary,
             TokenizerConfig::Characters {} | TokenizerConfig::Bytes {} => 257,
         };
-        // The upper ends are far above any use: they catch typos that would make a run endless or too large.
+        // The upper bounds are far above any use: they catch typos that would make a run endless or too large.
         let counts = [
             ("training.steps",              training.steps,                       1..=1_000_000_000_000),
             ("training.batch",              training.batch as u64,                1..=65_536),
@@ -109,7 +109,7 @@ impl Recipe {
             ("schedule.warmup_steps",       self.schedule.warmup_steps,           0..=1_000_000_000_000),
             ("sample.tokens",               self.sample.tokens as u64,            0..=1_000_000),
             ("data.count",                  stories as u64,                       1..=10_000_000),
-            ("tokenizer.vocabulary",        pieces as u64,                        257..=1_000_000),
+            ("tokenizer.vocabulary",        vocabulary as u64,                    257..=1_000_000),
         ];
         match counts.into_iter().find(|(_, value, range)| !range.contains(value)) {
             Some((key, value, range)) => {
@@ -144,25 +144,11 @@ impl Recipe {
         }
     }
 
-    /// Validates the model's settings, with a placeholder for a vocabulary that is not known yet.
-    fn validate_model(&self) -> Result<(), RecipeError> {
-        let model = ModelConfig {
-            vocabulary: self.model.vocabulary.max(1),
-            ..self.model.clone()
-        };
-        model.validate().map_err(|error| RecipeError::OutOfRange {
-            key: format!("model.{}", error.field),
-            problem: error.problem,
-        })?;
-        self.check_size()
-    }
-
-    /// Whether the weights can fit into memory. A failed allocation would abort the program without an error.
-    pub fn check_size(&self) -> Result<(), RecipeError> {
-        let config = ModelConfig {
-            vocabulary: self.model.vocabulary.max(1),
-            ..self.model.clone()
-        };
+    /// Whether the model's settings are valid and its weights can fit into memory: a failed allocation would abort the program
+    /// without an error. A vocabulary that is not known yet gets a placeholder.
+    pub fn check_model(&self) -> Result<(), RecipeError> {
+        let mut config = self.model.clone();
+        config.stack.vocabulary = config.stack.vocabulary.max(1);
         // Weights are initialized lazily, so this allocates nothing.
         let model =
             Model::new(&config, 0, &Device::flex()).map_err(|error| RecipeError::OutOfRange {

@@ -27,7 +27,7 @@ pub enum RecipeError {
         /// The nearest key, or all keys.
         advice: String,
     },
-    /// A key that has another name now.
+    /// A renamed key.
     #[error(
         "{}`{new}` is the new name of `{}`; rename it",
         one_line(place),
@@ -85,7 +85,8 @@ pub enum RecipeError {
     },
 }
 
-/// Keys of earlier versions and their names now. An entry applies where the new name is a valid key, so one old name may have several.
+/// Keys of earlier versions and their names now. An entry applies where the new name is a valid key, so one old name may
+/// have several.
 const RENAMED_KEYS: &[(&str, &str)] = &[
     ("initial_deviation", "init_std"),
     ("decay", "weight_decay"),
@@ -106,7 +107,7 @@ const RENAMED_KEYS: &[(&str, &str)] = &[
 ];
 
 impl Recipe {
-    /// Parses a recipe, makes the changes (`training.steps=500`), and validates every value.
+    /// Parses a recipe, applies the changes (`training.steps=500`), and validates every value.
     pub fn parse(text: &str, changes: &[String]) -> Result<Self, RecipeError> {
         let mut tree: Table = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
@@ -210,8 +211,8 @@ fn explain(tree: &Value, error: &SerdeError) -> RecipeError {
 /// The key of an internally tagged enum that serde rejects. Serde only names the enum as a whole, so each key is left out in
 /// turn: without the invalid one, the error changes.
 fn invalid_key(tree: &Value, error: &SerdeError) -> Option<String> {
-    let about_a_value = ["invalid", "unknown variant"];
-    if !about_a_value.iter().any(|it| error.message.starts_with(it)) {
+    let value_errors = ["invalid", "unknown variant"];
+    if !value_errors.iter().any(|it| error.message.starts_with(it)) {
         return None;
     }
     let keys = find(tree, &error.path)?.as_table()?.keys();
@@ -249,7 +250,7 @@ fn place(path: &str) -> String {
     }
 }
 
-/// Makes one change in the tree. Missing tables are created: a wrong name is reported when the tree is read.
+/// Applies one change to the tree. Missing tables are created: a wrong name is reported when the tree is read.
 fn assign(tree: &mut Table, change: &str) -> Result<(), RecipeError> {
     let (path, value) = change
         .split_once('=')

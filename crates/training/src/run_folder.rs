@@ -35,7 +35,8 @@ pub enum Start {
     Overwrite,
 }
 
-/// The files of a run besides recipe.toml. They are removed in this order: without its state, a half-removed run starts from the beginning.
+/// The files of a run besides recipe.toml. They are removed in this order: without its state, a half-removed run starts
+/// from the beginning.
 const FILES: [&str; 8] = [
     "checkpoints/last.safetensors",
     "checkpoints/best",
@@ -198,9 +199,9 @@ impl RunFolder {
     /// An error unless the model, tokenizer, data and seed are unchanged; the rest of a recipe may change on resuming.
     pub fn check_unchanged(&self, saved: &Recipe, now: &Recipe) -> Result<(), TrainingError> {
         let mut model = now.model.clone();
-        if model.vocabulary == 0 {
+        if model.stack.vocabulary == 0 {
             // Zero stands for the tokenizer's vocabulary, which the saved recipe has.
-            model.vocabulary = saved.model.vocabulary;
+            model.stack.vocabulary = saved.model.stack.vocabulary;
         }
         let parts = [
             ("model", saved.model == model),

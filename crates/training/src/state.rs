@@ -116,7 +116,7 @@ fn broken(path: &Path, problem: String) -> TrainingError {
     }
 }
 
-/// The error of a broken checkpoint advises what to do with a run.
+/// Turns the error of a broken checkpoint into one whose advice fits a run.
 fn state_error(path: &Path, error: CheckpointError) -> TrainingError {
     match error {
         CheckpointError::Broken { problem, .. } => broken(path, problem),

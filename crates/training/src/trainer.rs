@@ -135,7 +135,7 @@ impl Trainer {
         let mut emit = |event: Event| listeners.iter_mut().for_each(|it| it.on(&event));
         let steps = self.recipe.training.steps;
         let tokens = &self.data.tokens;
-        let unigram_entropy = unigram_entropy(&tokens.held_out, self.recipe.model.vocabulary);
+        let unigram_entropy = unigram_entropy(&tokens.held_out, self.recipe.model.stack.vocabulary);
         emit(Event::Started {
             step: self.state.step,
             steps,
@@ -190,7 +190,7 @@ impl Trainer {
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;
         let batch = recipe.training.accumulation * recipe.training.batch;
-        let tokens = batch * recipe.model.length;
+        let tokens = batch * recipe.model.stack.length;
         // Moved, so that the weights have one owner and are updated in place.
         let model = self.model.take().expect(HAS_MODEL);
         self.model = Some(self.optimizer.update(model, gradients, factor));
@@ -223,7 +223,7 @@ impl Trainer {
                 recipe.seed,
                 index,
                 recipe.training.batch,
-                recipe.model.length,
+                recipe.model.stack.length,
             );
             let batch = recipe.objective.prepare(&windows, &self.device);
             let mut randomness = Randomness::new(Purpose::Dropout, recipe.seed, index);
@@ -293,7 +293,7 @@ impl Trainer {
         let windows = held_out_windows(
             &self.data.tokens.held_out,
             training.evaluation_windows,
-            self.recipe.model.length,
+            self.recipe.model.stack.length,
         );
         let model = self.current().valid();
         let device = self.device.clone().inner();
@@ -317,10 +317,10 @@ impl Trainer {
 
     /// Writes the files of a model folder that do not change during training.
     fn save_folder(&self, folder: &std::path::Path) -> Result<(), TrainingError> {
-        let end = self.data.tokenizer.end_of_text();
+        let eos = self.data.tokenizer.end_of_text();
         let special = SpecialTokens {
-            bos: end,
-            eos: end.into_iter().collect(),
+            bos: eos,
+            eos: eos.into_iter().collect(),
             ..SpecialTokens::default()
         };
         checkpoint::save_config(folder, &self.recipe.model, &special)?;
@@ -371,7 +371,7 @@ fn prepare_data(
 /// Checks the recipe against the tokenizer, and fills in the vocabulary.
 fn fit_to_tokenizer(recipe: &mut Recipe, data: &TrainingData) -> Result<(), TrainingError> {
     let tokens = data.tokenizer.vocabulary();
-    let vocabulary = &mut recipe.model.vocabulary;
+    let vocabulary = &mut recipe.model.stack.vocabulary;
     if *vocabulary == 0 {
         *vocabulary = tokens;
     }
@@ -381,13 +381,13 @@ fn fit_to_tokenizer(recipe: &mut Recipe, data: &TrainingData) -> Result<(), Trai
             tokenizer: tokens,
         });
     }
-    recipe.check_size()?;
+    recipe.check_model()?;
     // A prompt with unknown characters is not an error: the sample then starts with the held-out text.
     let prompt = data.tokenizer.encode(&recipe.sample.prompt);
     match prompt.map(|ids| ids.len()) {
-        Ok(tokens) if tokens > recipe.model.length => Err(TrainingError::LongPrompt {
+        Ok(tokens) if tokens > recipe.model.stack.length => Err(TrainingError::LongPrompt {
             tokens,
-            length: recipe.model.length,
+            length: recipe.model.stack.length,
         }),
         _ => Ok(()),
     }

@@ -9,7 +9,7 @@ use attentive_training::{Gradients, ObjectiveConfig};
 use burn::tensor::Device;
 
 #[test]
-fn accumulated_passes_equal_one_large_batch() {
+fn accumulated_micro_batches_equal_one_large_batch() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/gpt2");
     let device = Device::flex().autodiff();
     let (model, _) = checkpoint::load(&folder, &device).unwrap();

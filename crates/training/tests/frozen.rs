@@ -1,5 +1,5 @@
-//! Frozen parameters in a model that is trained: the rotations of LSH attention, and the random features of Performer, which
-//! are resampled from time to time.
+//! Frozen parameters during training: the rotations of LSH attention, and the random features of Performer, which are
+//! resampled periodically.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ fn train(mut model: Model, optimizer: &mut AdamW) -> Model {
 }
 
 #[test]
-fn a_model_with_frozen_parameters_trains_and_leaves_them_as_they_are() {
+fn training_leaves_frozen_parameters_unchanged() {
     let device = Device::flex().autodiff();
     let model = Model::new(&config(), 3, &device).unwrap();
     train(model, &mut AdamW::new(&optimizer_config()));
@@ -126,7 +126,7 @@ fn features_are_resampled_when_due() {
     const FEATURES: &str = "stack.blocks.0.attention.body.pattern.features";
     let mut config = config();
     let json = r#"{ "kind": "performer", "heads": 2, "features": 12, "resample_every": 3 }"#;
-    config.blocks[0].attention = serde_json::from_str(json).unwrap();
+    config.stack.blocks[0].attention = serde_json::from_str(json).unwrap();
     let device = Device::flex().autodiff();
     let new = || Model::new(&config, 1, &device).unwrap();
     let mut optimizer = AdamW::new(&optimizer_config());

@@ -9,7 +9,7 @@ use attentive_training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
 use burn::tensor::Device;
 
 #[test]
-fn ten_adamw_steps_are_those_of_pytorch() {
+fn ten_adamw_steps_match_pytorch() {
     for name in ["gpt2", "llama", "llama-tied"] {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures")
@@ -63,12 +63,12 @@ fn ten_adamw_steps_are_those_of_pytorch() {
             .iter()
             .filter_map(|name| name.strip_prefix("training.final."));
         let mut compared = 0;
-        for their_name in finals {
+        for saved_name in finals {
             let theirs = file
-                .floats(&format!("training.final.{their_name}"))
+                .floats(&format!("training.final.{saved_name}"))
                 .unwrap();
-            let ours = ours[their_name].try_to_vec::<f32>().unwrap();
-            let what = format!("{name}: {their_name}");
+            let ours = ours[saved_name].try_to_vec::<f32>().unwrap();
+            let what = format!("{name}: {saved_name}");
             assert_close(what, &ours, &theirs, Scale::Largest, GRADIENTS);
             compared += 1;
         }

@@ -103,12 +103,12 @@ impl Listener for StopAfter<'_> {
 
 /// Also with experts that have no gradient in some steps.
 #[test]
-fn an_interrupted_run_of_experts_ends_in_the_same_bits() {
+fn an_interrupted_run_with_experts_is_bit_identical() {
     check_interrupted(EXPERTS);
 }
 
 #[test]
-fn an_interrupted_run_that_resamples_features_ends_in_the_same_bits() {
+fn an_interrupted_run_that_resamples_features_is_bit_identical() {
     // Every second step, so that both halves resample.
     let resampled = check_interrupted(
         r#"model.blocks.0.attention={ kind = "performer", heads = 2, features = 8, resample_every = 2 }"#,
@@ -127,21 +127,21 @@ fn check_interrupted(change: &str) -> Vec<u8> {
         std::fs::read(run.state_path()).unwrap()
     };
     let never = AtomicBool::new(false);
-    let whole = folder.path().join("whole");
-    start(change, &whole, Start::New)
+    let uninterrupted = folder.path().join("uninterrupted");
+    start(change, &uninterrupted, Start::New)
         .run(&mut [], &never)
         .unwrap();
-    let parts = folder.path().join("parts");
+    let resumed = folder.path().join("resumed");
     let stop = AtomicBool::new(false);
-    let summary = start(change, &parts, Start::New)
+    let summary = start(change, &resumed, Start::New)
         .run(&mut [&mut StopAfter(3, &stop)], &stop)
         .unwrap();
     assert_eq!(summary.step, 3);
-    start(change, &parts, Start::Resume)
+    start(change, &resumed, Start::Resume)
         .run(&mut [], &never)
         .unwrap();
-    assert!(state("whole") == state("parts"), "{change}");
-    state("whole")
+    assert!(state("uninterrupted") == state("resumed"), "{change}");
+    state("uninterrupted")
 }
 
 /// As if the gradient were zero: the moments decay, and the weights are still updated by them and by weight decay.

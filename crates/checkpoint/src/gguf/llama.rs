@@ -1,5 +1,5 @@
-//! Llama in GGUF files. llama.cpp's RoPE rotates interleaved pairs where Hugging Face's rotates the halves of a head, so the rows of
-//! query and key projections are permuted.
+//! Llama in GGUF files. llama.cpp's RoPE rotates interleaved pairs where Hugging Face's rotates the halves of a head, so
+//! the rows of query and key projections are permuted.
 
 use super::rope_scaling::scaling;
 use super::{Architecture, Keys};
@@ -19,16 +19,16 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
             rows: ROWS,
         }],
         optional_prefix: "",
-        // Its RoPE scaling is part of the config already.
+        // RoPE scaling, which the config already has.
         ignored: &[FREQUENCIES],
         renamed: &[],
         aliases: &[],
         zero_if_missing: &[],
     },
-    heads: &[("words.weight", "output.weight", Same)],
+    heads: &[("lm_head.weight", "output.weight", Same)],
 };
 
-/// The factors of the RoPE wavelengths.
+/// The RoPE frequency factors: each divides one frequency.
 pub(super) const FREQUENCIES: &str = "rope_freqs.weight";
 
 #[rustfmt::skip] // Keeps the columns aligned.

@@ -26,7 +26,7 @@ pub(super) fn scaling(keys: &Keys, tensors: &TensorFile) -> Result<Value, String
     }
 }
 
-/// Linear scaling. As in llama.cpp, a factor without a type means it.
+/// Linear scaling. As in llama.cpp, a factor without a type is linear.
 fn linear(keys: &Keys) -> Result<Option<Value>, String> {
     let key = "rope.scaling.type";
     let kind = keys.string(key)?;
@@ -47,8 +47,8 @@ fn linear(keys: &Keys) -> Result<Option<Value>, String> {
     Ok(factor.map(|it| json!({ "rope_type": "linear", "factor": it })))
 }
 
-/// Llama 3.1's scaling. The file has only the resulting factor of each wavelength, which must be what the settings of Llama 3.1
-/// and later give.
+/// Llama 3.1's scaling. The file has only the resulting factor of each frequency; the factors must be those of Llama 3.1's
+/// settings.
 fn llama3(keys: &Keys, tensors: &TensorFile) -> Result<Option<Value>, String> {
     let factors = tensors.floats(FREQUENCIES).unwrap_or_default();
     let factors: Vec<f64> = factors.into_iter().map(f64::from).collect();
@@ -85,7 +85,7 @@ fn llama3(keys: &Keys, tensors: &TensorFile) -> Result<Option<Value>, String> {
     match same && !factors.is_empty() {
         true => Ok(Some(parameters)),
         false => Err(format!(
-            "the tensor {FREQUENCIES} scales positions in a way that is not supported; supported is that of Llama 3.1 with an original length of 8192"
+            "the RoPE scaling in the tensor {FREQUENCIES} is not supported; supported is Llama 3.1's with an original length of 8192"
         )),
     }
 }

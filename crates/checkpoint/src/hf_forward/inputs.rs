@@ -8,11 +8,12 @@ use super::super::CheckpointError;
 use super::input_tensors::{InputTensors, IntMatrix};
 use attentive_model::{
     AttentionConfig, BlockConfig, Input, InputData, Memory, MemoryStart, Model, ModelConfig,
+    StackConfig,
 };
 
 /// The names of a model's inputs.
 pub fn input_names(config: &ModelConfig) -> Vec<&'static str> {
-    if config.patches.is_some() {
+    if config.stack.patches.is_some() {
         return vec!["pixel_values"];
     }
     let mut inputs = vec!["input_ids", "attention_mask"];
@@ -21,14 +22,19 @@ pub fn input_names(config: &ModelConfig) -> Vec<&'static str> {
         return inputs;
     }
     inputs.push("position_ids");
-    if config.embedding.types > 0 {
+    if config.stack.embedding.types > 0 {
         inputs.push("token_type_ids");
     }
-    let mut blocks = config.blocks.iter();
+    let mut blocks = config.stack.blocks.iter();
     if blocks.any(|block| matches!(block.attention, AttentionConfig::Longformer(_))) {
         inputs.push("global_attention_mask");
     }
-    if config.blocks.iter().any(|block| block.cross.is_some()) {
+    if config
+        .stack
+        .blocks
+        .iter()
+        .any(|block| block.cross.is_some())
+    {
         inputs.extend(["encoder_hidden_states", "encoder_attention_mask"]);
     }
     inputs
@@ -43,7 +49,7 @@ pub struct ModelInputs<'a> {
 impl ModelInputs<'_> {
     /// The input of a model of one stack.
     pub fn single_stack(&self) -> Result<Input, CheckpointError> {
-        self.input(self.model.config(), "input_ids", "attention_mask")
+        self.input(&self.model.config().stack, "input_ids", "attention_mask")
     }
 
     /// The input of the encoder.
@@ -55,7 +61,7 @@ impl ModelInputs<'_> {
 
     /// The input of the decoder of an encoder-decoder.
     pub fn decoder(&self) -> Result<Input, CheckpointError> {
-        let config = self.model.config();
+        let config = &self.model.config().stack;
         self.input(config, "decoder_input_ids", "decoder_attention_mask")
     }
 
@@ -72,12 +78,17 @@ impl ModelInputs<'_> {
             };
         };
         let config = self.model.config();
-        if config.blocks.iter().all(|block| block.cross.is_none()) {
+        if config
+            .stack
+            .blocks
+            .iter()
+            .all(|block| block.cross.is_none())
+        {
             return self.tensors.error(format!(
                 "{name} is given, and no block has cross-attention; leave it out"
             ));
         }
-        let (shape, width) = (shape.to_vec(), config.width);
+        let (shape, width) = (shape.to_vec(), config.stack.width);
         let [batch, length, _] = match shape.as_slice() {
             [batch, length, last] if *last == width && *batch > 0 && *length > 0 => {
                 [*batch, *length, width]
@@ -101,7 +112,7 @@ impl ModelInputs<'_> {
         }))
     }
 
-    fn input(&self, config: &ModelConfig, ids: &str, mask: &str) -> Result<Input, CheckpointError> {
+    fn input(&self, config: &StackConfig, ids: &str, mask: &str) -> Result<Input, CheckpointError> {
         let device = self.model.device();
         if config.patches.is_some() {
             return self.pixels(config);
@@ -120,10 +131,10 @@ impl ModelInputs<'_> {
         })
     }
 
-    /// Padding on the left would separate a memory of zeros from the text.
+    /// Left padding would lie between the initial memory of zeros and the text.
     fn refuse_left_padding(
         &self,
-        config: &ModelConfig,
+        config: &StackConfig,
         mask: &str,
         keys: Option<&[Range<usize>]>,
     ) -> Result<(), CheckpointError> {
@@ -140,7 +151,7 @@ impl ModelInputs<'_> {
         }
     }
 
-    fn pixels(&self, config: &ModelConfig) -> Result<Input, CheckpointError> {
+    fn pixels(&self, config: &StackConfig) -> Result<Input, CheckpointError> {
         let name = "pixel_values";
         let patches = config.patches.expect("called for vision models");
         let full_name = self.tensors.full_name(name);
@@ -173,7 +184,7 @@ impl ModelInputs<'_> {
 
     fn types(
         &self,
-        config: &ModelConfig,
+        config: &StackConfig,
         shape: [usize; 2],
     ) -> Result<Option<IntMatrix>, CheckpointError> {
         let name = "token_type_ids";
@@ -199,7 +210,7 @@ impl ModelInputs<'_> {
 
     fn positions(
         &self,
-        config: &ModelConfig,
+        config: &StackConfig,
         [batch, length]: [usize; 2],
     ) -> Result<Option<IntMatrix>, CheckpointError> {
         let name = "position_ids";
@@ -213,16 +224,16 @@ impl ModelInputs<'_> {
                 positions.shape
             ));
         }
-        let Some(most) = config.positions.position_count(config.length) else {
+        let Some(count) = config.positions.position_count(config.length) else {
             return self.tensors.error(format!(
                 "{name} are given, and this model has relative positions; leave them out"
             ));
         };
-        let known = 0..most as i64;
+        let known = 0..count as i64;
         match positions.values.iter().find(|it| !known.contains(it)) {
             Some(position) => self.tensors.error(format!(
                 "{name} holds {position}; positions are 0 to {}",
-                most - 1
+                count - 1
             )),
             None => Ok(Some(positions)),
         }

@@ -47,7 +47,7 @@ pub fn forward(
         tensors: InputTensors { file, prefix },
         model,
     };
-    if requested.past_key_values && !model.config().cacheable() {
+    if requested.past_key_values && !model.config().stack.cacheable() {
         return inputs.tensors.error(
             "past_key_values are requested, and this model has no KV cache; leave them out"
                 .to_owned(),
@@ -105,7 +105,7 @@ pub fn forward(
         &mut outputs,
         stack,
         recorder,
-        model.config().layers(),
+        model.config().stack.layers(),
         last_hidden_state,
     );
     add_head_outputs(&mut outputs, model, &description.outputs, output);

@@ -31,7 +31,7 @@ impl OutputNames {
         // A class with both heads is one for pretraining.
         let both = config.head.lm_head().is_some() && config.classes.is_some();
         let [logits, class_logits] = match both {
-            true if is_named("classes.map.weight", "sop_classifier") => {
+            true if is_named("classes.projection.weight", "sop_classifier") => {
                 ["prediction_logits", "sop_logits"]
             }
             true => ["prediction_logits", "seq_relationship_logits"],
@@ -41,7 +41,7 @@ impl OutputNames {
             .pooler
             .as_ref()
             .is_some_and(|it| it.projection.is_some());
-        let pooled = projected && is_named("pooler.map.weight", "pooler");
+        let pooled = projected && is_named("pooler.projection.weight", "pooler");
         Self {
             pooler_output: pooled.then_some("pooler_output"),
             logits,

@@ -14,8 +14,8 @@ pub const RECURRENT_INPUTS: [&str; 4] = [
     "decoder_attention_mask",
 ];
 
-/// One forward pass over the inputs of a file whose names start with `prefix`: the logits, the last hidden states of encoder and
-/// decoder and, if requested, the attention weights. There are no other hidden states and no KV cache.
+/// One forward pass over the inputs of a file whose names start with `prefix`: the logits, the last hidden states of
+/// encoder and decoder and, if requested, the attention weights. There are no other hidden states and no KV cache.
 pub fn forward_recurrent(
     model: &Recurrent,
     file: &TensorFile,

@@ -33,7 +33,7 @@ impl Loaded {
         }
     }
 
-    /// Runs the case of a prefix and compares all of its outputs that the file has; returns their names.
+    /// Runs the case with this prefix and compares every output that the file has; returns their names.
     fn check(&self, prefix: &str) -> Vec<String> {
         let requested = RequestedOutputs {
             hidden_states: true,
@@ -93,14 +93,14 @@ const CASES: &[(&str, &[&str], usize)] = &[
 ];
 
 #[test]
-fn all_outputs_are_those_of_transformers() {
-    for (name, prefixes, least) in CASES {
+fn all_outputs_match_transformers() {
+    for (name, prefixes, min_compared) in CASES {
         let loaded = Loaded::open(name);
         for (i, prefix) in prefixes.iter().enumerate() {
             let compared = loaded.check(prefix);
-            let least = if i == 0 { *least } else { 1 };
+            let min_compared = if i == 0 { *min_compared } else { 1 };
             assert!(
-                compared.len() >= least,
+                compared.len() >= min_compared,
                 "{name} {prefix}: only {compared:?} were compared"
             );
         }
@@ -111,17 +111,17 @@ fn all_outputs_are_those_of_transformers() {
 const UNUSED: [&str; 2] = ["encoder.pooler.dense.weight", "encoder.pooler.dense.bias"];
 
 #[test]
-fn without_a_pad_token_rows_are_read_one_by_one() {
+fn without_a_pad_token_a_batch_is_refused() {
     let loaded = Loaded::open("mistral-classifier");
-    let place = std::env::temp_dir().join(format!("attentive-rows-{}", std::process::id()));
+    let input = std::env::temp_dir().join(format!("attentive-rows-{}", std::process::id()));
     let ids = TensorData::new(vec![5i64, 9, 4, 7, 3, 8], [2, 3]);
     let tensors = BTreeMap::from([("input_ids".to_owned(), ids)]);
-    checkpoint::write_tensors(&place, tensors, Default::default()).unwrap();
-    let file = TensorFile::open(&place).unwrap();
+    checkpoint::write_tensors(&input, tensors, Default::default()).unwrap();
+    let file = TensorFile::open(&input).unwrap();
     let (model, description) = (&loaded.model, &loaded.description);
     let refused = checkpoint::forward(model, description, &file, "", RequestedOutputs::default())
         .unwrap_err();
-    std::fs::remove_file(&place).unwrap();
+    std::fs::remove_file(&input).unwrap();
     assert!(
         refused.to_string().ends_with("there are 2 rows, and config.json has no pad_token_id by which the last token of each is found; give one row, or add it"),
         "{refused}"
@@ -132,11 +132,11 @@ fn without_a_pad_token_rows_are_read_one_by_one() {
 fn loaded_models_are_saved_unchanged() {
     for (name, ..) in CASES {
         let loaded = Loaded::open(name);
-        let place =
+        let saved =
             std::env::temp_dir().join(format!("attentive-models-{}-{name}", std::process::id()));
         let options = SaveOptions::default();
-        checkpoint::convert(&place, &loaded.model, &loaded.description, options).unwrap();
-        let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
+        checkpoint::convert(&saved, &loaded.model, &loaded.description, options).unwrap();
+        let (again, description) = checkpoint::load(&saved, &Device::flex()).unwrap();
         assert_eq!(
             description.model_type, loaded.description.model_type,
             "{name}"
@@ -163,7 +163,7 @@ fn loaded_models_are_saved_unchanged() {
         let described = checkpoint::describe(&folder(name)).unwrap();
         assert_eq!(described.config, loaded.description.config, "{name}");
         let theirs = TensorFile::from_folder(&folder(name)).unwrap();
-        let ours = TensorFile::from_folder(&place).unwrap();
+        let ours = TensorFile::from_folder(&saved).unwrap();
         let tensors = |file: &TensorFile| -> BTreeMap<String, Vec<usize>> {
             let shape = |name: &String| file.shape(name).unwrap().to_vec();
             file.names()
@@ -180,24 +180,24 @@ fn loaded_models_are_saved_unchanged() {
                 "{name} {key}"
             );
         }
-        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::remove_dir_all(&saved).unwrap();
     }
 }
 
 #[test]
 fn sharded_half_precision_weights_load_again() {
     let loaded = Loaded::open("bert");
-    let place = std::env::temp_dir().join(format!("attentive-shards-{}", std::process::id()));
+    let saved = std::env::temp_dir().join(format!("attentive-shards-{}", std::process::id()));
     for (dtype, bits) in [(SaveDType::Float16, 11), (SaveDType::BFloat16, 8)] {
         let options = SaveOptions {
             format: SaveFormat::Attentive,
             dtype,
             max_shard_bytes: 5_000,
         };
-        checkpoint::convert(&place, &loaded.model, &loaded.description, options).unwrap();
-        assert!(place.join("model.safetensors.index.json").exists());
-        assert!(!place.join("model.safetensors").exists());
-        let (again, description) = checkpoint::load(&place, &Device::flex()).unwrap();
+        checkpoint::convert(&saved, &loaded.model, &loaded.description, options).unwrap();
+        assert!(saved.join("model.safetensors.index.json").exists());
+        assert!(!saved.join("model.safetensors").exists());
+        let (again, description) = checkpoint::load(&saved, &Device::flex()).unwrap();
         assert_eq!(description.model_type, "attentive");
         for (ours, theirs) in parameter_values(&again)
             .iter()
@@ -206,7 +206,7 @@ fn sharded_half_precision_weights_load_again() {
             let half_ulp = 0.5f64.powi(bits);
             assert_close("weights", ours, &theirs, Scale::Largest, half_ulp);
         }
-        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::remove_dir_all(&saved).unwrap();
     }
 }
 
@@ -227,7 +227,7 @@ fn names_and_shapes_of_parameters() {
 }
 
 #[test]
-fn the_transformer_of_the_paper_is_the_one_that_is_compared_with_pytorch() {
+fn the_papers_transformer_is_the_one_compared_with_pytorch() {
     let sizes = TransformerSizes {
         vocabulary: 61,
         length: 40,

@@ -24,7 +24,7 @@ fn describe(folder: &Path) -> Description {
 }
 
 /// The config of a changed config.json, which saving and reading again must not change.
-fn meaning(name: &str, saved_as: &str, change: impl FnOnce(&mut Value)) -> ModelConfig {
+fn round_trip(name: &str, saved_as: &str, change: impl FnOnce(&mut Value)) -> ModelConfig {
     let folder = with(name, change);
     let Description {
         config, special, ..
@@ -43,7 +43,7 @@ fn windows(config: &ModelConfig) -> Vec<(usize, Option<usize>)> {
         AttentionConfig::SlidingWindow(config) => Some(config.window),
         other => panic!("{other:?}"),
     };
-    let blocks = config.blocks.iter();
+    let blocks = config.stack.blocks.iter();
     blocks
         .map(|it| (it.repeat, window(&it.attention)))
         .collect()
@@ -71,27 +71,27 @@ fn keys_before_transformers_5_mean_the_same() {
 fn head_width_is_given_or_implied() {
     let width = |name: &str, value: Value| {
         let folder = with(name, |json| json["head_dim"] = value);
-        describe(folder.path()).config.head_width()
+        describe(folder.path()).config.stack.head_width()
     };
     assert_eq!(width("qwen2", json!(10)), 10);
     assert_eq!(width("qwen2", Value::Null), 6);
     let folder = with("qwen3", |json| {
         json.as_object_mut().unwrap().remove("head_dim");
     });
-    assert_eq!(describe(folder.path()).config.head_width(), 128);
+    assert_eq!(describe(folder.path()).config.stack.head_width(), 128);
 }
 
 #[test]
 fn sliding_windows_are_read_and_written() {
     let mistral = |value: Value, saved_as: &str| {
-        windows(&meaning("mistral", saved_as, |json| {
+        windows(&round_trip("mistral", saved_as, |json| {
             json["sliding_window"] = value
         }))
     };
     assert_eq!(mistral(json!(3), "mistral"), [(2, Some(3))]);
-    // Without a window it is a Llama, which comes first.
+    // Without a window it is saved as Llama, the first format that can express it.
     assert_eq!(mistral(Value::Null, "llama"), [(2, None)]);
-    let config = meaning("mixtral", "mixtral", |json| {
+    let config = round_trip("mixtral", "mixtral", |json| {
         json["sliding_window"] = json!(7)
     });
     assert_eq!(windows(&config), [(2, Some(7))]);
@@ -102,7 +102,7 @@ fn windows_of_qwen_may_differ_from_layer_to_layer() {
     let types = |kinds: &[&str]| json!(kinds);
     let qwen = |first: usize, types: Value| {
         let both = ["qwen2", "qwen3"].map(|name| {
-            windows(&meaning(name, name, |json| {
+            windows(&round_trip(name, name, |json| {
                 json["use_sliding_window"] = json!(true);
                 json["sliding_window"] = json!(4);
                 json["max_window_layers"] = json!(first);
@@ -129,12 +129,12 @@ fn windows_of_qwen_may_differ_from_layer_to_layer() {
 /// Qwen's config cannot express windows of different sizes, so our own format is used.
 #[test]
 fn windows_of_two_sizes_are_saved_in_our_own_format() {
-    let mut config = meaning("qwen2", "qwen2", |json| {
+    let mut config = round_trip("qwen2", "qwen2", |json| {
         json["use_sliding_window"] = json!(true);
         json["sliding_window"] = json!(4);
         json["layer_types"] = json!(["sliding_attention", "full_attention", "sliding_attention"]);
     });
-    let AttentionConfig::SlidingWindow(first) = &mut config.blocks[0].attention else {
+    let AttentionConfig::SlidingWindow(first) = &mut config.stack.blocks[0].attention else {
         panic!("the first layer has a window");
     };
     first.window = 2;
@@ -148,10 +148,10 @@ fn windows_of_two_sizes_are_saved_in_our_own_format() {
 #[test]
 fn the_load_balancing_loss_is_added_where_the_config_says_so() {
     let balance = |output_router_logits: bool| {
-        let config = meaning("mixtral", "mixtral", |json| {
+        let config = round_trip("mixtral", "mixtral", |json| {
             json["output_router_logits"] = json!(output_router_logits)
         });
-        match &config.blocks[0].feed_forward {
+        match &config.stack.blocks[0].feed_forward {
             FeedForwardConfig::Experts(experts) => experts.balance_loss,
             other => panic!("{other:?}"),
         }

@@ -19,7 +19,7 @@ fn open(name: &str, device: &Device) -> (Golden, Model) {
 }
 
 #[test]
-fn logits_hidden_states_and_attentions_are_those_of_transformers() {
+fn logits_hidden_states_and_attentions_match_transformers() {
     let device = Device::flex();
     for name in MODELS {
         let (golden, model) = open(name, &device);
@@ -34,8 +34,8 @@ fn logits_hidden_states_and_attentions_are_those_of_transformers() {
         let output = model.forward(Input::new(golden.ids("input_ids", &device)), options);
         golden.check("logits", output.clone().into_logits());
         golden.check("last_hidden_state", output.hidden);
-        // In transformers the last hidden state, after the final norm, takes the place of the last block's output.
-        let layers = model.config().layers();
+        // In transformers the last hidden state, after the final norm, replaces the last block's output.
+        let layers = model.config().stack.layers();
         recorder.hidden.remove(layers);
         assert_eq!(recorder.hidden.len(), golden.count("hidden_states"));
         for (i, (_, hidden)) in recorder.hidden.into_iter().enumerate() {
@@ -48,9 +48,9 @@ fn logits_hidden_states_and_attentions_are_those_of_transformers() {
     }
 }
 
-/// Without an observer another attention kernel runs.
+/// Without an observer a different attention kernel runs.
 #[test]
-fn logits_are_those_of_transformers_without_an_observer() {
+fn logits_match_transformers_without_an_observer() {
     let device = Device::flex();
     for name in MODELS {
         let (golden, model) = open(name, &device);
@@ -81,7 +81,7 @@ fn padding_on_either_side_has_no_effect_on_real_positions() {
 }
 
 #[test]
-fn the_loss_and_every_gradient_are_those_of_pytorch() {
+fn the_loss_and_every_gradient_match_pytorch() {
     let device = Device::flex().autodiff();
     for name in ["mistral", "mixtral"] {
         let (golden, model) = open(name, &device);
@@ -103,7 +103,7 @@ fn the_loss_and_every_gradient_are_those_of_pytorch() {
 
 /// Token by token, through a KV cache that a sliding window evicts from.
 #[test]
-fn greedy_tokens_are_those_of_transformers() {
+fn greedy_tokens_match_transformers() {
     let device = Device::flex();
     for name in MODELS {
         let (golden, model) = open(name, &device);

@@ -18,7 +18,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_file_is_the_model_of_its_folder() {
+fn a_file_loads_as_the_model_of_its_folder() {
     let device = Device::flex();
     for name in FILES {
         let (of_file, description) =
@@ -40,7 +40,7 @@ fn a_file_is_the_model_of_its_folder() {
 }
 
 #[test]
-fn logits_are_those_of_llama_cpp_in_numpy() {
+fn logits_match_llama_cpp_in_numpy() {
     let device = Device::flex();
     for name in FILES {
         let golden = Golden::of_file(name, fixture(""), &format!("{name}.safetensors"));
@@ -220,7 +220,7 @@ fn unusable_files_are_refused_in_a_sentence() {
 
 /// Only the factors of Llama 3.1 are recognized, by their values.
 #[test]
-fn factors_of_wavelengths_that_are_not_llama_3s_are_refused() {
+fn frequency_factors_other_than_llama_3s_are_refused() {
     let mut bytes = std::fs::read(fixture("pieces.gguf")).unwrap();
     let eights = [8f32.to_le_bytes(), 8f32.to_le_bytes()].concat();
     let position = bytes.windows(8).rposition(|it| it == eights).unwrap();
@@ -239,7 +239,7 @@ fn a_linear_scaling_is_read() {
     for key in ["llama.rope.scaling.factor", "llama.rope.scale_linear"] {
         let keys = llama(vec![(key, MetadataValue::Float32(4.0))]);
         std::fs::write(&path, metadata_only(&keys)).unwrap();
-        let positions = checkpoint::describe(&path).unwrap().config.positions;
+        let positions = checkpoint::describe(&path).unwrap().config.stack.positions;
         let positions = serde_json::to_value(&positions).unwrap();
         assert_eq!(positions["scaling"]["kind"], "linear", "{key}");
         assert_eq!(positions["scaling"]["factor"], 4.0, "{key}");

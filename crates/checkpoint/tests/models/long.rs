@@ -39,7 +39,7 @@ fn last_logits(logits: Tensor<3>) -> Vec<f32> {
 }
 
 #[test]
-fn greedy_tokens_of_a_reformer_are_those_of_transformers() {
+fn greedy_tokens_of_a_reformer_match_transformers() {
     let loaded = Loaded::open("reformer");
     check_greedy(&loaded, |ids| {
         let output = loaded
@@ -105,8 +105,8 @@ fn the_memory_is_carried_from_segment_to_segment() {
 fn without_a_memory_transformer_xl_attends_to_its_segment_alone() {
     let loaded = Loaded::open("transformer-xl");
     let mut config = loaded.model.config().clone();
-    let AttentionConfig::TransformerXl(attention) = &mut config.blocks[0].attention else {
-        panic!("another attention");
+    let AttentionConfig::TransformerXl(attention) = &mut config.stack.blocks[0].attention else {
+        panic!("the first block is not Transformer-XL's");
     };
     attention.start = MemoryStart::Empty;
     attention.window = None;
@@ -117,7 +117,7 @@ fn without_a_memory_transformer_xl_attends_to_its_segment_alone() {
 }
 
 #[test]
-fn greedy_tokens_of_transformer_xl_are_those_of_transformers() {
+fn greedy_tokens_of_transformer_xl_match_transformers() {
     let loaded = Loaded::open("transformer-xl");
     let mut cache = Cache::new();
     let mut read = 0;
@@ -189,16 +189,16 @@ fn other_model_classes_are_saved_as_themselves() {
     };
     for (name, classes) in OTHER_CLASSES {
         for class in *classes {
-            let place = tempfile::tempdir().unwrap();
+            let saved = tempfile::tempdir().unwrap();
             let mut json = config_json(&folder(name));
             json["architectures"] = serde_json::json!([class]);
-            std::fs::write(place.path().join("config.json"), json.to_string()).unwrap();
-            let description = checkpoint::describe(place.path()).unwrap();
+            std::fs::write(saved.path().join("config.json"), json.to_string()).unwrap();
+            let description = checkpoint::describe(saved.path()).unwrap();
             let model = Model::new(&description.config, 3, &Device::flex()).unwrap();
-            checkpoint::convert(place.path(), &model, &description, SaveOptions::default())
+            checkpoint::convert(saved.path(), &model, &description, SaveOptions::default())
                 .unwrap();
-            assert_eq!(config_json(place.path())["architectures"][0], *class);
-            let (again, _) = checkpoint::load(place.path(), &Device::flex()).unwrap();
+            assert_eq!(config_json(saved.path())["architectures"][0], *class);
+            let (again, _) = checkpoint::load(saved.path(), &Device::flex()).unwrap();
             assert_eq!(again.config().canonical(), model.config().canonical());
             assert_eq!(model_tensors(&again), model_tensors(&model), "{class}");
         }
@@ -276,12 +276,12 @@ fn unsupported_settings_are_refused_with_key_and_value() {
         ),
     ];
     for (name, key, value, expected) in cases {
-        let place = tempfile::tempdir().unwrap();
+        let saved = tempfile::tempdir().unwrap();
         let text = std::fs::read_to_string(folder(name).join("config.json")).unwrap();
         let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json[key] = value;
-        std::fs::write(place.path().join("config.json"), json.to_string()).unwrap();
-        let error = checkpoint::describe(place.path()).unwrap_err().to_string();
+        std::fs::write(saved.path().join("config.json"), json.to_string()).unwrap();
+        let error = checkpoint::describe(saved.path()).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
 }
@@ -295,7 +295,7 @@ fn incompatible_settings_are_refused_in_a_sentence() {
         error.to_string()
     };
     let before =
-        |id| move |config: &mut ModelConfig| config.globals = Some(GlobalsConfig::Before(id));
+        |id| move |config: &mut ModelConfig| config.stack.globals = Some(GlobalsConfig::Before(id));
     assert_eq!(
         message("longformer", &before(83)),
         "globals.before: 83 is out of range; use 0 to 82"
@@ -305,7 +305,7 @@ fn incompatible_settings_are_refused_in_a_sentence() {
         "globals: no attention of this model supports global positions; leave it out, or use longformer in a bidirectional model"
     );
     assert_eq!(
-        message("bert", &|config| config.residual =
+        message("bert", &|config| config.stack.residual =
             ResidualConfig::Reversible),
         "residual: a norm after the sum is not reversible; place norms before, or use \"one\""
     );
@@ -314,7 +314,9 @@ fn incompatible_settings_are_refused_in_a_sentence() {
         "head: an adaptive embedding cannot be tied; use \"adaptive\" or \"separate\""
     );
     assert_eq!(
-        message("roberta", &|config| config.embedding.question_end = Some(2)),
-        "embedding.question_end: there is no second token type; set types too, 2 or more, or leave it out"
+        message("bert-tokens", &|config| {
+            config.labels.as_mut().unwrap().question_end = Some(2);
+        }),
+        "labels.question_end: only question answering has a question; leave it out, or set the task to \"span\""
     );
 }

@@ -8,15 +8,15 @@ use crate::support::folder;
 
 /// Checks the outputs of a class besides `last_hidden_state`, with the config and the inputs of a fixture of its family.
 fn check(fixture: &str, class: &str, expected: &[&str]) {
-    let place =
+    let saved =
         std::env::temp_dir().join(format!("attentive-names-{}-{class}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
+    std::fs::create_dir_all(&saved).unwrap();
     let json = std::fs::read_to_string(folder(fixture).join("config.json")).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&json).unwrap();
     json["architectures"] = serde_json::json!([class]);
-    std::fs::write(place.join("config.json"), json.to_string()).unwrap();
-    let description = checkpoint::describe(&place).unwrap_or_else(|it| panic!("{class}: {it}"));
-    std::fs::remove_dir_all(&place).unwrap();
+    std::fs::write(saved.join("config.json"), json.to_string()).unwrap();
+    let description = checkpoint::describe(&saved).unwrap_or_else(|it| panic!("{class}: {it}"));
+    std::fs::remove_dir_all(&saved).unwrap();
     let model = Model::new(&description.config, 0, &Device::flex()).unwrap();
     let file = TensorFile::open(&folder(fixture).join("golden.safetensors")).unwrap();
     let found =
@@ -28,7 +28,7 @@ fn check(fixture: &str, class: &str, expected: &[&str]) {
 }
 
 #[test]
-fn pretraining_heads_have_names_of_their_own() {
+fn pretraining_heads_have_their_own_names() {
     let [logits, pooler] = ["prediction_logits", "pooler_output"];
     let next = "seq_relationship_logits";
     check("bert", "BertForPreTraining", &[logits, next, pooler]);
@@ -41,7 +41,7 @@ fn pretraining_heads_have_names_of_their_own() {
 }
 
 #[test]
-fn a_head_alone_gives_logits() {
+fn a_single_head_returns_logits() {
     check("bert", "BertForMaskedLM", &["logits"]);
     check(
         "bert",
@@ -58,7 +58,7 @@ fn a_head_alone_gives_logits() {
 }
 
 #[test]
-fn both_heads_of_a_distilled_model_are_there() {
+fn a_distilled_model_returns_both_heads() {
     let class = "DeiTForImageClassificationWithTeacher";
     check(
         "deit",

@@ -45,13 +45,13 @@ fn check_states(golden: &Golden, key: &str, states: Vec<CellState>) {
     for (layer, state) in states.into_iter().enumerate() {
         golden.check(&format!("{key}.{layer}"), state.hidden);
         if let Some(cell) = state.cell {
-            golden.check(&format!("{key}_memory.{layer}"), cell);
+            golden.check(&format!("{key}_cell.{layer}"), cell);
         }
     }
 }
 
 #[test]
-fn logits_states_and_weights_are_those_of_pytorch() {
+fn logits_states_and_weights_match_pytorch() {
     let device = Device::flex();
     for name in NAMES {
         let (golden, model) = open(name, &device);
@@ -61,12 +61,12 @@ fn logits_states_and_weights_are_those_of_pytorch() {
             let key = |key: &str| format!("{prefix}{key}");
             let encoded = model.encode(&source, RecurrentOptions::default());
             golden.check(&key("states"), encoded.states);
-            check_states(&golden, &key("first"), encoded.initial_state);
+            check_states(&golden, &key("initial_state"), encoded.initial_state);
             let (decoded, recorder) = observed(&model, &source, &target);
             golden.check(&key("hidden"), decoded.hidden);
-            golden.check(&key("words"), decoded.logits);
+            golden.check(&key("logits"), decoded.logits);
             golden.check(&key("weights"), decoded.weights.unwrap());
-            check_states(&golden, &key("last"), decoded.state);
+            check_states(&golden, &key("final_state"), decoded.state);
             let site = AttentionSite {
                 layer: 0,
                 role: Role::Cross,
@@ -79,7 +79,7 @@ fn logits_states_and_weights_are_those_of_pytorch() {
 }
 
 #[test]
-fn losses_and_gradients_are_those_of_pytorch() {
+fn losses_and_gradients_match_pytorch() {
     let device = Device::flex().autodiff();
     for name in NAMES {
         let (golden, model) = open(name, &device);
@@ -97,7 +97,7 @@ fn losses_and_gradients_are_those_of_pytorch() {
 }
 
 #[test]
-fn greedy_tokens_are_those_of_pytorch() {
+fn greedy_tokens_match_pytorch() {
     let device = Device::flex();
     for name in NAMES {
         let (golden, model) = open(name, &device);
@@ -142,19 +142,19 @@ fn greedy_tokens_are_those_of_pytorch() {
             end: Some(ids[5]),
             ..settings
         };
-        let made = model.greedy(&both, early);
+        let generated = model.greedy(&both, early);
         let end = ids[1..].iter().position(|id| *id == ids[5]).unwrap();
-        assert_eq!(made[0], ids[1..=end + 1], "{name}");
-        assert!(made[1].iter().rev().skip(1).all(|id| *id != ids[5]));
+        assert_eq!(generated[0], ids[1..=end + 1], "{name}");
+        assert!(generated[1].iter().rev().skip(1).all(|id| *id != ids[5]));
     }
 }
 
 /// Sequences padded on both sides with this id.
-fn padded_on_both_sides(ids: &Tensor<2, Int>, filler: i32) -> Sequences {
+fn padded_on_both_sides(ids: &Tensor<2, Int>, pad: i32) -> Sequences {
     let [batch, length] = ids.dims();
-    let filler = |count| Tensor::<2, Int>::full([batch, count], filler, &ids.device());
+    let padding = |count| Tensor::<2, Int>::full([batch, count], pad, &ids.device());
     Sequences {
-        ids: Tensor::cat(vec![filler(BEFORE), ids.clone(), filler(AFTER)], 1),
+        ids: Tensor::cat(vec![padding(BEFORE), ids.clone(), padding(AFTER)], 1),
         non_padding: Some(vec![BEFORE..BEFORE + length; batch]),
     }
 }
@@ -162,8 +162,8 @@ fn padded_on_both_sides(ids: &Tensor<2, Int>, filler: i32) -> Sequences {
 const BEFORE: usize = 2;
 const AFTER: usize = 1;
 
-/// The ids at padding have no effect at all. Padding itself makes sums over keys longer, which may round differently, so results
-/// without padding are only close.
+/// The ids of padding have no effect at all. Padding itself makes sums over keys longer, which may round differently, so
+/// results without padding are only close.
 #[test]
 fn padding_on_either_side_changes_nothing() {
     let device = Device::flex();
@@ -174,8 +174,8 @@ fn padding_on_either_side_changes_nothing() {
         let [batch, length] = target.dims();
         let plain = |ids: &Tensor<2, Int>| Sequences::new(ids.clone());
         let (expected, _) = observed(&model, &plain(&source), &plain(&target));
-        let run = |filler: i32| {
-            let [source, target] = [&source, &target].map(|ids| padded_on_both_sides(ids, filler));
+        let run = |pad: i32| {
+            let [source, target] = [&source, &target].map(|ids| padded_on_both_sides(ids, pad));
             observed(&model, &source, &target).0
         };
         let (found, other) = (run(1), run(3));
@@ -258,7 +258,7 @@ fn another_number_of_targets_panics_with_both_numbers() {
 }
 
 #[test]
-fn dropout_acts_in_training_alone() {
+fn dropout_applies_only_in_training() {
     let device = Device::flex();
     let golden = Golden::open("bahdanau-gru");
     let config = open("bahdanau-gru", &device).1.config().clone();

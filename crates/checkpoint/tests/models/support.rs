@@ -70,8 +70,8 @@ impl Golden {
 
     /// The number of tensors `KEY.0`, `KEY.1` and so on.
     pub fn count(&self, key: &str) -> usize {
-        let there = |index: &usize| self.file.shape(&format!("{key}.{index}")).is_some();
-        (0..).take_while(there).count()
+        let exists = |index: &usize| self.file.shape(&format!("{key}.{index}")).is_some();
+        (0..).take_while(exists).count()
     }
 
     /// The range of real tokens of each row of a mask.
@@ -82,7 +82,7 @@ impl Golden {
             let count = row.iter().filter(|it| **it == 1).count();
             assert!(
                 row[start..start + count].iter().all(|it| *it == 1),
-                "{mask} has holes"
+                "{mask} has gaps"
             );
             start..start + count
         };
@@ -147,14 +147,15 @@ impl Golden {
             let theirs = self.floats(&format!("gradient.{name}"));
             let ours = data.try_to_vec::<f32>().unwrap();
             assert_eq!(ours.len(), theirs.len(), "{}: {name}", self.name);
-            let gap: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
-            // A gradient that is zero in exact arithmetic is stored as zeros; its rounding errors are small beside the others.
+            let difference: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            // Gradients that are zero in exact arithmetic are stored as zeros; ours are rounding errors, small relative to
+            // the other gradients.
             let scale = match norm(&theirs) {
                 0.0 => largest,
                 own => own,
             };
             let what = format!("{}: gradient of {name}, norm of the difference", self.name);
-            assert_near(what, norm(&gap), 0.0, Scale::Of(scale), GRADIENTS);
+            assert_near(what, norm(&difference), 0.0, Scale::Of(scale), GRADIENTS);
         }
     }
 

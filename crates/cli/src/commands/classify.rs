@@ -26,7 +26,7 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.input.device.device)?;
     let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     let (model, description) = checkpoint::load(&folder, &device)?;
-    if model.config().patches.is_some() {
+    if model.config().stack.patches.is_some() {
         return classify_files(&arguments, &folder, &model, &description);
     }
     let task = model.config().labels.as_ref().map(|it| it.task);
@@ -83,12 +83,12 @@ fn classify_files(
     description: &checkpoint::Description,
 ) -> Result<ExitCode> {
     if arguments.pairs {
-        let sentence = "--pairs: the model classifies images; leave it out";
-        return Err(Usage(sentence.to_owned()).into());
+        let message = "--pairs: the model classifies images; leave it out";
+        return Err(Usage(message.to_owned()).into());
     }
     if arguments.input.cut {
-        let sentence = "--cut: the model classifies images; leave it out";
-        return Err(Usage(sentence.to_owned()).into());
+        let message = "--cut: the model classifies images; leave it out";
+        return Err(Usage(message.to_owned()).into());
     }
     let preprocessor = Preprocessor::from_folder(folder)?;
     let mut files = Vec::new();
@@ -122,21 +122,21 @@ fn image_files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    const ENDS: [&str; 6] = ["png", "jpg", "jpeg", "gif", "bmp", "webp"];
-    let place = || path.display().to_string();
+    const EXTENSIONS: [&str; 6] = ["png", "jpg", "jpeg", "gif", "bmp", "webp"];
+    let shown = || path.display().to_string();
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).with_context(place)? {
-        let file = entry.with_context(place)?.path();
-        let end = file.extension().and_then(|end| end.to_str());
-        let known = end.is_some_and(|end| ENDS.contains(&end.to_lowercase().as_str()));
+    for entry in std::fs::read_dir(path).with_context(shown)? {
+        let file = entry.with_context(shown)?.path();
+        let extension = file.extension().and_then(|it| it.to_str());
+        let known = extension.is_some_and(|it| EXTENSIONS.contains(&it.to_lowercase().as_str()));
         files.extend(known.then_some(file));
     }
     files.sort();
     match files.is_empty() {
         true => Err(Usage(format!(
             "{} holds no image files ({}); give files, or another folder",
-            place(),
-            ENDS.join(", ")
+            shown(),
+            EXTENSIONS.join(", ")
         ))
         .into()),
         false => Ok(files),

@@ -20,14 +20,14 @@ use crate::output::note;
 pub fn run(arguments: Convert) -> Result<ExitCode> {
     let out = &arguments.out;
     if out.is_file() {
-        let sentence = format!("--out: {} is a file; name a folder", out.display());
-        return Err(Usage(sentence).into());
+        let message = format!("--out: {} is a file; name a folder", out.display());
+        return Err(Usage(message).into());
     }
     let occupied = out.exists() && out.read_dir().map_or(true, |mut it| it.next().is_some());
     if occupied {
-        let place = out.display();
-        let sentence = format!("--out: {place} is not empty; name another folder");
-        return Err(Usage(sentence).into());
+        let path = out.display();
+        let message = format!("--out: {path} is not empty; name another folder");
+        return Err(Usage(message).into());
     }
     let folder = model_folder::find(&arguments.model, FileSet::Model)?;
     // Checked before anything is written.
@@ -68,11 +68,11 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What lies beside a model's weights.
+/// Files that accompany a model's weights.
 enum Assets {
-    /// Texts of files, by their names.
+    /// File names and contents.
     Texts(Vec<(&'static str, String)>),
-    /// Files of a folder, by their names in it.
+    /// Files to copy, by their paths in the folder.
     Files { from: PathBuf, names: Vec<PathBuf> },
 }
 
@@ -87,10 +87,10 @@ impl Assets {
         names.retain(present);
         let modules = SentenceTransformersConfig::module_files(model)?;
         if let Some(missing) = modules.iter().find(|name| !present(name)) {
-            let place = model.join(missing);
+            let path = model.join(missing);
             anyhow::bail!(
                 "{} is missing, and modules.json names it; add it",
-                place.display()
+                path.display()
             );
         }
         names.extend(modules);
@@ -102,18 +102,18 @@ impl Assets {
         match self {
             Self::Texts(texts) => {
                 for (name, text) in texts {
-                    let place = to.join(name);
-                    std::fs::write(&place, text).with_context(|| place.display().to_string())?;
+                    let path = to.join(name);
+                    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
                 }
             }
             Self::Files { from, names } => {
                 for name in names {
                     let target = to.join(name);
-                    let place = || target.display().to_string();
+                    let path = || target.display().to_string();
                     if let Some(folder) = target.parent() {
-                        std::fs::create_dir_all(folder).with_context(place)?;
+                        std::fs::create_dir_all(folder).with_context(path)?;
                     }
-                    std::fs::copy(from.join(name), &target).with_context(place)?;
+                    std::fs::copy(from.join(name), &target).with_context(path)?;
                 }
             }
         }

@@ -16,34 +16,34 @@ use crate::model_folder;
 pub fn run(arguments: Forward) -> Result<ExitCode> {
     let device = attentive::tensor::device(&arguments.device.device)?;
     let folder = model_folder::find(&arguments.model, hub::FileSet::Model)?;
-    check_place(&arguments, &folder)?;
-    let wanted = RequestedOutputs {
+    check_save_path(&arguments, &folder)?;
+    let requested = RequestedOutputs {
         hidden_states: arguments.hidden_states,
         attentions: arguments.attentions,
         past_key_values: arguments.past_key_values,
     };
     let open = || TensorFile::open(&arguments.inputs);
     let tensors = if checkpoint::is_recurrent(&folder) {
-        check_wanted(wanted)?;
+        check_requested(requested)?;
         let (model, _) = checkpoint::load_recurrent(&folder, &device)?;
         let inputs = open()?;
         check_names(&inputs, &checkpoint::RECURRENT_INPUTS)?;
-        checkpoint::forward_recurrent(&model, &inputs, "", wanted)?
+        checkpoint::forward_recurrent(&model, &inputs, "", requested)?
     } else {
         let (model, description) = checkpoint::load(&folder, &device)?;
         let inputs = open()?;
         check_names(&inputs, &input_names(model.config()))?;
-        checkpoint::forward(&model, &description, &inputs, "", wanted)?
+        checkpoint::forward(&model, &description, &inputs, "", requested)?
     };
     write_tensors(&arguments.save, tensors, HashMap::new())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses what a recurrent encoder-decoder does not have.
-fn check_wanted(wanted: RequestedOutputs) -> Result<(), Usage> {
+/// Refuses outputs that a recurrent encoder-decoder does not have.
+fn check_requested(requested: RequestedOutputs) -> Result<(), Usage> {
     let options = [
-        ("--hidden-states", wanted.hidden_states),
-        ("--past-key-values", wanted.past_key_values),
+        ("--hidden-states", requested.hidden_states),
+        ("--past-key-values", requested.past_key_values),
     ];
     match options.into_iter().find(|(_, asked)| *asked) {
         Some((option, _)) => Err(Usage(format!(
@@ -57,24 +57,24 @@ fn check_wanted(wanted: RequestedOutputs) -> Result<(), Usage> {
 fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
     let unknown = |name: &String| !known.contains(&name.as_str());
     if let Some(name) = inputs.names().into_iter().find(unknown) {
-        let (place, name) = (inputs.path().display(), name.escape_debug());
+        let (path, name) = (inputs.path().display(), name.escape_debug());
         let known = known.join(", ");
-        bail!("{place}: the model has no input `{name}`; its inputs are {known}");
+        bail!("{path}: the model has no input `{name}`; its inputs are {known}");
     }
     Ok(())
 }
 
-/// Refuses to overwrite an input.
-fn check_place(arguments: &Forward, model: &Path) -> Result<(), Usage> {
+/// Refuses to overwrite the inputs or a file of the model.
+fn check_save_path(arguments: &Forward, model: &Path) -> Result<(), Usage> {
     let real = |path: &Path| path.canonicalize().ok();
     let Some(save) = real(&arguments.save) else {
         return Ok(());
     };
     // Files of the hub cache are symlinks: both the link and its target count.
-    let stands = std::path::absolute(&arguments.save).ok();
-    let stands = stands.and_then(|path| real(path.parent()?));
+    let parent = std::path::absolute(&arguments.save).ok();
+    let parent = parent.and_then(|path| real(path.parent()?));
     let is_in = |model: &Path| {
-        save.starts_with(model) || stands.as_ref().is_some_and(|it| it.starts_with(model))
+        save.starts_with(model) || parent.as_ref().is_some_and(|it| it.starts_with(model))
     };
     let what = if real(&arguments.inputs).is_some_and(|inputs| inputs == save) {
         "holds the inputs"
@@ -83,6 +83,6 @@ fn check_place(arguments: &Forward, model: &Path) -> Result<(), Usage> {
     } else {
         return Ok(());
     };
-    let place = arguments.save.display();
-    Err(Usage(format!("--save: {place} {what}; name another file")))
+    let path = arguments.save.display();
+    Err(Usage(format!("--save: {path} {what}; name another file")))
 }

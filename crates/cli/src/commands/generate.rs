@@ -75,8 +75,8 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.stop.is_empty() {
-        let sentence = "--stop needs sampling or greedy decoding, not beam search; give --beams 1 or leave it out";
-        return Err(Usage(sentence.to_owned()).into());
+        let message = "--stop needs sampling or greedy decoding, not beam search; give --beams 1 or leave it out";
+        return Err(Usage(message.to_owned()).into());
     }
     if arguments.returned.is_none() {
         settings.check_num_return_sequences(beams)?;
@@ -128,15 +128,15 @@ fn read_prompt(
     }
     let text = prompt_text(arguments)?;
     if text.is_empty() && arguments.chat {
-        let sentence = "--chat: there is no message; give one by --prompt or on standard input";
-        return Err(Usage(sentence.to_owned()).into());
+        let message = "--chat: there is no message; give one by --prompt or on standard input";
+        return Err(Usage(message.to_owned()).into());
     }
     if text.is_empty() {
         return Ok(Prompt::default());
     }
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(&arguments.model, "a text prompt"))?;
     if arguments.chat {
-        let text = in_template(arguments, model, text)?;
+        let text = apply_chat_template(arguments, model, text)?;
         return Ok(Prompt {
             ids: tokenizer.encode_without_special(&text)?,
             text,
@@ -150,8 +150,8 @@ fn read_prompt(
     })
 }
 
-/// The prompt in the model's chat template, up to the start of the answer.
-fn in_template(arguments: &Generate, model: &Path, text: String) -> Result<String> {
+/// The prompt in the model's chat template, ending with the generation prompt.
+fn apply_chat_template(arguments: &Generate, model: &Path, text: String) -> Result<String> {
     let templates = assets::chat_templates(model)?.ok_or_else(|| {
         Usage(format!(
             "{} has no chat template, which --chat needs; leave --chat out, or use a model that was trained to chat",

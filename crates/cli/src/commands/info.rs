@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use attentive::checkpoint::{self, Description};
 use attentive::hub::FileSet;
-use attentive::model::{Flops, Model, ModelConfig, parameters};
+use attentive::model::{Flops, Model, ModelConfig, StackConfig, parameters};
 use serde_json::{Value, json};
 
 use crate::arguments::Info;
@@ -32,20 +32,20 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         *exact.entry(part(&parameter.name)).or_default() += count;
     }
     let parts = countable(config, &exact).with_context(|| {
-        let place = match folder.is_dir() {
+        let path = match folder.is_dir() {
             true => folder.join("config.json"),
             false => folder.clone(),
         };
-        let place = place.display();
-        format!("{place} describes a model that no machine can hold")
+        let path = path.display();
+        format!("{path} describes a model too large for any machine")
     })?;
     let statistics = Statistics {
         total: parts.values().sum(),
         parts,
         flops: config.flops(),
-        cache: config.cacheable().then(|| Cache {
-            per_token: config.cache_values_per_token().saturating_mul(4),
-            constant: config.fixed_cache_values().saturating_mul(4),
+        cache: config.stack.cacheable().then(|| Cache {
+            per_token: config.stack.cache_values_per_token().saturating_mul(4),
+            constant: config.stack.fixed_cache_values().saturating_mul(4),
         }),
     };
     let mut out = std::io::stdout().lock();
@@ -70,7 +70,7 @@ struct Statistics {
     parts: BTreeMap<&'static str, u64>,
     total: u64,
     flops: Flops,
-    /// None where a layer can have no cache.
+    /// None if some layer cannot decode with a cache.
     cache: Option<Cache>,
 }
 
@@ -101,7 +101,7 @@ fn to_json(description: &Description, statistics: &Statistics) -> Value {
     json!({
         "model_type": description.model_type,
         "config": description.config,
-        "layers": description.config.layers(),
+        "layers": description.config.stack.layers(),
         "parameters": { "total": total, "parts": parts },
         "memory": {
             "weights_bytes": 4 * total,
@@ -115,14 +115,18 @@ fn to_json(description: &Description, statistics: &Statistics) -> Value {
 fn print(out: &mut impl Write, description: &Description, statistics: &Statistics) -> Result<()> {
     let config = &description.config;
     writeln!(out, "architecture   {}", description.model_type)?;
-    writeln!(out, "               {}", shape(config))?;
-    for (index, block) in config.blocks.iter().enumerate() {
+    let (sizes, heads) = (shape(&config.stack), heads(config));
+    writeln!(out, "               {sizes}, {heads}")?;
+    if let Some(encoder) = &config.encoder {
+        writeln!(out, "               encoder: {}", shape(encoder))?;
+    }
+    for (index, block) in config.stack.blocks.iter().enumerate() {
         let title = if index == 0 { "blocks" } else { "" };
         writeln!(
             out,
             "{title:14} {} × ({}; {}; {} norm {})",
             block.repeat,
-            block.attention.describe(config.width),
+            block.attention.describe(config.stack.width),
             block.feed_forward.describe(),
             word(&json!(block.norm)["kind"]),
             word(&json!(block.placement)),
@@ -170,7 +174,7 @@ fn print(out: &mut impl Write, description: &Description, statistics: &Statistic
         out,
         "               {} per token in attention, at length {}",
         grouped(flops.attention),
-        config.length
+        config.stack.length
     )?;
     Ok(())
 }
@@ -184,7 +188,7 @@ fn part(name: &str) -> &'static str {
         "attention"
     } else if has("feed_forward") {
         "feed-forward"
-    } else if ["words", "pooler", "classes", "labels"]
+    } else if ["lm_head", "pooler", "classes", "labels"]
         .into_iter()
         .any(has)
     {
@@ -194,26 +198,22 @@ fn part(name: &str) -> &'static str {
     }
 }
 
-fn shape(config: &ModelConfig) -> String {
-    let reads = match &config.patches {
+/// Describes the sizes of a stack.
+fn shape(stack: &StackConfig) -> String {
+    let reads = match &stack.patches {
         Some(patches) => format!(
             "images of {} x {} in patches of {}",
             patches.height, patches.width, patches.size
         ),
-        None => format!("vocabulary {}", config.vocabulary),
+        None => format!("vocabulary {}", stack.vocabulary),
     };
-    let own = format!(
-        "{} layers, width {}, {reads}, length {}, {} positions, {}",
-        config.layers(),
-        config.width,
-        config.length,
-        word(&json!(config.positions)["kind"]),
-        heads(config),
-    );
-    match &config.encoder {
-        Some(encoder) => format!("{own}; encoder: {}", shape(encoder)),
-        None => own,
-    }
+    format!(
+        "{} layers, width {}, {reads}, length {}, {} positions",
+        stack.layers(),
+        stack.width,
+        stack.length,
+        word(&json!(stack.positions)["kind"]),
+    )
 }
 
 /// Describes the heads.

@@ -48,8 +48,8 @@ attentive: the whole transformer family, from a terminal.
 
 Try first:
   attentive train                      train a small model on built-in stories (about a minute)
-  attentive generate runs/stories      let it write
-  attentive info runs/stories          what it is made of
+  attentive generate runs/stories      generate text with it
+  attentive info runs/stories          its architecture, parameters and memory
 
 Then:
   attentive train shakespeare-char --data FILE.txt     your own text

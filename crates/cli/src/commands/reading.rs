@@ -31,14 +31,14 @@ impl Reader {
         Self::with(folder, model, description, arguments)
     }
 
-    /// Adds the tokenizer in its folder to a loaded model.
+    /// Combines a loaded model with the tokenizer of its folder.
     pub fn with(
         folder: &Path,
         model: Model,
         description: Description,
         arguments: &TextArguments,
     ) -> Result<Self> {
-        if model.config().patches.is_some() {
+        if model.config().stack.patches.is_some() {
             let problem = "the model reads images, and this command needs one that reads text";
             return Err(Usage(problem.to_owned()).into());
         }
@@ -81,7 +81,7 @@ pub fn texts(arguments: &TextArguments) -> Result<Vec<String>> {
         None => arguments.texts.clone(),
     };
     match texts.is_empty() {
-        true => Err(Usage("there is no text; give one, or lines of a file".to_owned()).into()),
+        true => Err(Usage("the input has no text; give at least one line".to_owned()).into()),
         false => Ok(texts),
     }
 }

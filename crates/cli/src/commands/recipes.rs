@@ -38,11 +38,11 @@ pub fn run(arguments: Recipes) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sentence about a recipe that is not there.
+/// The error message for an unknown recipe.
 pub fn no_such_recipe(name: &str) -> String {
     let names: Vec<&str> = BUILT_IN.iter().map(|recipe| recipe.name).collect();
     format!(
-        "there is no recipe `{name}`; built in are {}; or give a TOML file",
+        "there is no recipe `{name}`; the built-in ones are {}; or give a TOML file",
         names.join(", ")
     )
 }

@@ -64,7 +64,7 @@ fn tokens(tokenizer: &Tokenizer, encoded: &Encoded) -> Result<Vec<String>> {
     Ok(tokens.collect::<Result<_, _>>()?)
 }
 
-/// That a folder has no tokenizer, in one sentence.
+/// The error message for a folder without a tokenizer.
 pub(super) fn no_tokenizer(folder: &std::path::Path) -> String {
     format!(
         "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); download its files",

@@ -62,7 +62,7 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
             if arguments.json {
                 writeln!(out, "{}", summary_json(&summary, &folder, &sample))?;
             } else {
-                conclude(&mut out, &summary, &folder, &sample)?;
+                print_summary(&mut out, &summary, &folder, &sample)?;
             }
             ExitCode::SUCCESS
         }
@@ -83,10 +83,10 @@ fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
         (None, Some(held)) => held.with_changes(&changes)?,
         (None, None) if arguments.resume => {
             let folder = folder.path().display();
-            let sentence = format!(
+            let message = format!(
                 "{folder} holds no run to resume; name its folder with --out, or a recipe to begin a run"
             );
-            return Err(Usage(sentence).into());
+            return Err(Usage(message).into());
         }
         (None, None) => recipes::BUILT_IN[0].parse(&changes)?,
         (Some(name), _) => named(name, &changes)?,
@@ -96,12 +96,12 @@ fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
         .any(|change| change.trim().starts_with("data"));
     let paths = match (held.map(|held| held.data), &recipe.data) {
         _ if !arguments.data.is_empty() => arguments.data.clone(),
-        // The files of the run, which the recipe does not name.
+        // The recipe names no files, so the run keeps its own.
         (Some(DataConfig::Files { paths, .. }), _) if !changed => paths,
         (_, DataConfig::Files { paths, .. }) => paths.clone(),
         (_, DataConfig::Stories { .. }) => return Ok(recipe),
     };
-    // Resuming may happen from another folder.
+    // Absolute, since a run may be resumed from another folder.
     let absolute = paths.iter().map(std::path::absolute);
     recipe.data = DataConfig::Files {
         paths: absolute.collect::<Result<_, _>>()?,
@@ -124,7 +124,7 @@ fn named(name: &str, changes: &[String]) -> Result<Recipe> {
         .map_err(|error| anyhow::Error::from(error).context(name.to_owned()))
 }
 
-/// The run's folder: as asked for, or named after the recipe.
+/// The run's folder: from --out, or named after the recipe.
 fn folder(arguments: &Train) -> PathBuf {
     arguments.out.clone().unwrap_or_else(|| {
         let recipe = arguments
@@ -144,7 +144,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
-        note("\nfinishing this step, then saving; press Ctrl-C again to end at once");
+        note("\nfinishing this step, then saving; press Ctrl-C again to exit immediately");
     })?;
     Ok(stop)
 }
@@ -164,7 +164,7 @@ fn print_how_to_resume(
     } else {
         writeln!(
             out,
-            "stopped after step {step} and saved; go on with\n  {resume}"
+            "stopped after step {step} and saved; resume with\n  {resume}"
         )?;
     }
     Ok(())
@@ -183,7 +183,7 @@ fn summary_json(summary: &Summary, folder: &RunFolder, sample: &Sample) -> Value
     })
 }
 
-fn conclude(
+fn print_summary(
     out: &mut impl Write,
     summary: &Summary,
     folder: &RunFolder,
@@ -216,7 +216,7 @@ fn conclude(
     let path = folder.path().display().to_string();
     writeln!(
         out,
-        "saved {path} (model, recipe.toml, metrics.jsonl, loss.svg); next try"
+        "saved {path} (model, recipe.toml, metrics.jsonl, loss.svg); try next:"
     )?;
     let (path, prompt) = (quoted(&path), quoted(&sample.prompt));
     writeln!(out, "  attentive generate {path} --prompt {prompt}")?;

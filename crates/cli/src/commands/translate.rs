@@ -63,7 +63,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
         )
     };
     config.validate()?;
-    // All lines are tokenized first, so that a bad one is reported before any work.
+    // All lines are tokenized first, so that errors are reported before the first batch runs.
     let mut sources = Vec::with_capacity(texts.len());
     for (index, text) in texts.into_iter().enumerate() {
         let source = encode(&model, &tokenizer, &arguments.prefix, text);
@@ -76,7 +76,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The texts, and what one of them is called.
+/// The texts, and what messages call one of them.
 fn texts(arguments: &Translate) -> Result<(&'static str, Vec<String>)> {
     let (what, texts) = match &arguments.file {
         Some(file) => ("line", input::lines_of_file(file)?),
@@ -91,9 +91,7 @@ fn texts(arguments: &Translate) -> Result<(&'static str, Vec<String>)> {
         return Err(Usage(format!("text {number} is empty; give one, or leave it out")).into());
     }
     if texts.iter().all(is_blank) {
-        return Err(
-            Usage("there is no text in the input; give some lines of it".to_owned()).into(),
-        );
+        return Err(Usage("the input has no text; give at least one line".to_owned()).into());
     }
     Ok((what, texts))
 }
@@ -147,7 +145,7 @@ fn write_batch(
     Ok(())
 }
 
-/// That a model cannot translate, in one sentence.
+/// The error message for a model without an encoder.
 fn no_encoder(folder: &Path) -> String {
     format!(
         "{} has no encoder, and translating needs an encoder-decoder such as Marian, T5 or BART; to continue a text use attentive generate",

@@ -44,7 +44,7 @@ fn classified(folder: &Path, model: &str, texts: &[&str]) -> Vec<Value> {
 const TEXTS: [&str; 2] = ["w5 w6 w8 w9 w10", "w9"];
 
 #[test]
-fn texts_end_before_the_pad_token_that_the_model_names() {
+fn padding_is_found_by_the_pad_token_of_the_config() {
     let folder = tempfile::tempdir().unwrap();
     // A pad token in the vocabulary, and one outside of it.
     for (model, pad_token) in [("known", 7), ("unknown", 99_999)] {
@@ -68,7 +68,7 @@ fn texts_end_before_the_pad_token_that_the_model_names() {
 }
 
 #[test]
-fn a_pad_token_of_generation_is_not_that_of_the_classes() {
+fn the_pad_token_of_generation_config_does_not_affect_classification() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
     classifier(&model, 8);

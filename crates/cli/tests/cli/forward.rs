@@ -1,4 +1,4 @@
-//! `forward`: tensors in, tensors out, under Hugging Face's names; bad tensors are refused with an error message.
+//! `forward`: its outputs match transformers and have its names; invalid inputs are refused with an error message.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn integers(numbers: &[i64], shape: [usize; 2]) -> TensorData {
 }
 
 #[test]
-fn gives_what_transformers_gives_under_its_names() {
+fn outputs_match_transformers_in_names_and_values() {
     for name in ["gpt2", "llama", "llama-tied"] {
         let folder = tempfile::tempdir().unwrap();
         let golden = TensorFile::open(&fixture(name).join("golden.safetensors")).unwrap();
@@ -132,8 +132,8 @@ fn errors_of_inputs() {
         std::fs::copy(fixture("gpt2").join(file), copy.join(file)).unwrap();
     }
     write(&path.join("in.safetensors"), vec![ids()]);
-    let save = |place: &str| {
-        let inputs = ["--inputs", "in.safetensors", "--save", place];
+    let save = |target: &str| {
+        let inputs = ["--inputs", "in.safetensors", "--save", target];
         transcript(path, &[&["forward", "model"][..], &inputs].concat())
     };
     let transcripts = [

@@ -62,7 +62,7 @@ fn transcripts() {
 }
 
 #[test]
-fn a_chat_goes_through_the_files_template_and_shows_the_answer_alone() {
+fn a_chat_uses_the_template_of_the_file_and_prints_only_the_answer() {
     let folder = folder();
     let call = |more: &[&'static str]| {
         let plain = [
@@ -100,9 +100,9 @@ fn a_chat_goes_through_the_files_template_and_shows_the_answer_alone() {
     );
 }
 
-/// With the chat template of the folder, and a message from standard input.
+/// The chat template is in tokenizer_config.json, the message on standard input.
 #[test]
-fn a_chat_with_the_model_of_a_folder() {
+fn a_chat_uses_the_template_of_a_folder() {
     use std::io::Write;
     use std::process::Stdio;
     let folder = tempfile::tempdir().unwrap();
@@ -119,22 +119,22 @@ fn a_chat_with_the_model_of_a_folder() {
     });
     std::fs::write(path.join("tokenizer_config.json"), config.to_string()).unwrap();
     let arguments = ["generate", ".", "--chat", "--max-tokens", "1", "--json"];
-    let mut running = attentive(path, &arguments)
+    let mut child = attentive(path, &arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut input = running.stdin.take().unwrap();
+    let mut input = child.stdin.take().unwrap();
     input.write_all(b"a\n").unwrap();
     drop(input);
-    let output = running.wait_with_output().unwrap();
+    let output = child.wait_with_output().unwrap();
     let output: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output["prompt"], "a:\nb");
     assert_eq!(output["prompt_ids"], json!([1, 4, 3, 2]));
 }
 
 #[test]
-fn forward_gives_what_numpy_gives() {
+fn forward_matches_numpy() {
     let folder = folder();
     for name in ["byte-pairs", "pieces"] {
         let golden = TensorFile::open(&fixture(&format!("{name}.safetensors"))).unwrap();

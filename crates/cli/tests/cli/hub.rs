@@ -50,7 +50,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn a_model_of_the_hub_writes_what_its_folder_writes() {
+fn a_hub_model_generates_the_same_as_its_folder() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
     let options = "--ids 1,2,3 --temperature 0 --max-tokens 8 --json";
@@ -61,7 +61,7 @@ fn a_model_of_the_hub_writes_what_its_folder_writes() {
     let run = |model| online(folder.path(), &server, &generate(model));
     let original = fixture("gpt2").display().to_string();
     let expected = json(&run(&original));
-    assert!(server.requests().is_empty(), "a folder is a folder");
+    assert!(server.requests().is_empty(), "a folder needs no hub");
     let first = run(REPO);
     assert_eq!(json(&first)["ids"], expected["ids"]);
     let stderr = String::from_utf8(first.stderr).unwrap();
@@ -73,12 +73,12 @@ fn a_model_of_the_hub_writes_what_its_folder_writes() {
     let second = run(REPO);
     assert_eq!(json(&second)["ids"], expected["ids"]);
     assert_eq!(String::from_utf8(second.stderr).unwrap(), "");
-    assert_eq!(server.requests().len(), 1, "which commit it is at");
+    assert_eq!(server.requests().len(), 1, "only the commit hash");
     // `attentive` runs the program offline.
     let offline = attentive(folder.path(), &generate(REPO)).output().unwrap();
     assert_eq!(json(&offline)["ids"], expected["ids"]);
     assert!(server.requests().is_empty());
-    // The hub is asked, but is down.
+    // The hub is down: the cached files are used.
     server.change(|model| model.refusal = Some((503, "")));
     let third = run(REPO);
     assert_eq!(json(&third)["ids"], expected["ids"]);
@@ -100,7 +100,7 @@ fn info_downloads_no_weights() {
 }
 
 #[test]
-fn a_folder_goes_before_a_model_of_the_same_name() {
+fn a_folder_takes_precedence_over_a_hub_model_of_the_same_name() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(REPO)).unwrap();
@@ -138,7 +138,7 @@ fn errors_of_models_that_do_not_exist() {
 }
 
 #[test]
-fn nothing_is_saved_over_a_file_of_the_cache() {
+fn files_of_the_cache_are_not_overwritten() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
     online(folder.path(), &server, &["info", REPO]);

@@ -14,7 +14,7 @@ use crate::program::succeed;
 fn model(vocabulary: usize) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models/marian");
     let mut config: ModelConfig = checkpoint::describe(&folder).unwrap().config;
-    config.vocabulary = vocabulary;
+    config.stack.vocabulary = vocabulary;
     config.encoder.as_mut().unwrap().vocabulary = vocabulary;
     Model::new(&config, 5, &attentive::tensor::device("cpu").unwrap()).unwrap()
 }

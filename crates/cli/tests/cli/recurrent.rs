@@ -43,7 +43,7 @@ fn forward_matches_pytorch() {
             ("cross_attentions.0", "padded.weights"),
             ("encoder_last_hidden_state", "padded.states"),
             ("last_hidden_state", "padded.hidden"),
-            ("logits", "padded.words"),
+            ("logits", "padded.logits"),
         ];
         assert_eq!(output.names(), names.map(|(ours, _)| ours));
         let mask = golden.integers("padded.target_mask").unwrap();

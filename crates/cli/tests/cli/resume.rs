@@ -83,10 +83,10 @@ fn an_interrupt_saves_and_says_how_to_resume() {
         .spawn()
         .unwrap();
     let state = folder.path().join("run/checkpoints/last.safetensors");
-    let patience = Instant::now();
+    let started = Instant::now();
     while !state.exists() {
         assert!(
-            patience.elapsed() < Duration::from_secs(60),
+            started.elapsed() < Duration::from_secs(60),
             "nothing was ever saved"
         );
         std::thread::sleep(Duration::from_millis(20));

@@ -88,7 +88,7 @@ fn masks_are_filled_the_same_alone_and_in_a_batch() {
 }
 
 #[test]
-fn classes_add_up_and_pairs_differ_from_texts() {
+fn probabilities_sum_to_one_and_pairs_differ_from_texts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(&path.join("model"), &classes());
@@ -122,7 +122,7 @@ fn classes_add_up_and_pairs_differ_from_texts() {
 }
 
 #[test]
-fn scores_are_read_as_the_problem_type_says() {
+fn the_problem_type_selects_the_classification_function() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(&path.join("model"), &classes());
@@ -147,16 +147,16 @@ fn scores_are_read_as_the_problem_type_says() {
         "{shown}"
     );
     let sum: f64 = scores.iter().map(|it| it.exp()).sum();
-    let exclusive = |score: f64| score.exp() / sum;
-    let independent = |score: f64| 1.0 / (1.0 + (-score).exp());
+    let softmax = |score: f64| score.exp() / sum;
+    let sigmoid = |score: f64| 1.0 / (1.0 + (-score).exp());
     let problems: [(&str, &dyn Fn(f64) -> f64); 2] = [
-        ("multi_label_classification", &independent),
-        ("single_label_classification", &exclusive),
+        ("multi_label_classification", &sigmoid),
+        ("single_label_classification", &softmax),
     ];
-    for (problem, meant) in problems {
+    for (problem, expected) in problems {
         for (found, score) in classified(problem).iter().zip(&scores) {
             let probability = found["probability"].as_f64().unwrap();
-            assert_near(problem, probability, meant(*score), Scale::One, 1e-6);
+            assert_near(problem, probability, expected(*score), Scale::One, 1e-6);
         }
     }
     classified("multi_label_classification");
@@ -167,8 +167,11 @@ fn scores_are_read_as_the_problem_type_says() {
         json!({ "pooler": { "from": "first", "projection": {} }, "classes": { "classes": 1 } });
     bert(&path.join("one"), &one);
     let found = lines(path, &["classify", "one", "the dog", "--json"]);
-    let chance = found[0]["classes"][0]["probability"].as_f64().unwrap();
-    assert!(chance > 0.0 && chance < 1.0 && chance != 0.5, "{chance}");
+    let probability = found[0]["classes"][0]["probability"].as_f64().unwrap();
+    assert!(
+        probability > 0.0 && probability < 1.0 && probability != 0.5,
+        "{probability}"
+    );
 }
 
 #[test]
@@ -236,7 +239,7 @@ fn images_are_classified() {
 }
 
 #[test]
-fn vectors_have_length_one_and_are_most_like_themselves() {
+fn embeddings_are_normalized_and_independent_of_padding() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(
@@ -272,7 +275,7 @@ fn vectors_have_length_one_and_are_most_like_themselves() {
 }
 
 #[test]
-fn a_converted_model_gives_the_same() {
+fn a_converted_model_predicts_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(&path.join("model"), &masked());
@@ -315,21 +318,21 @@ fn a_converted_folder_has_its_modules() {
     succeed(path, &["convert", "model", "--out", "new"]);
     let after = lines(path, &["embed", "new", "the dog", "--json"]);
     assert_eq!(after, before);
-    let mut told = Vec::new();
+    let mut transcripts = Vec::new();
     for (place, kind) in [
         ("../sub", "Pooling"),
         ("1_Pooling", "Pooling"),
         ("sub", "Dense"),
     ] {
         modules(place, kind);
-        told.push(transcript(path, &["convert", "model", "--out", "broken"]));
+        transcripts.push(transcript(path, &["convert", "model", "--out", "broken"]));
         assert!(!path.join("broken").exists());
     }
-    insta::assert_snapshot!(told.join("\n\n"));
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }
 
 #[test]
-fn mistakes_are_told_in_a_sentence() {
+fn errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     bert(&path.join("masked"), &masked());
@@ -350,6 +353,6 @@ fn mistakes_are_told_in_a_sentence() {
         &["convert", "masked", "--out", "classes"],
         &["convert", "masked", "--out", "new", "--dtype", "int8"],
     ];
-    let told: Vec<String> = calls.iter().map(|call| transcript(path, call)).collect();
-    insta::assert_snapshot!(told.join("\n\n"));
+    let transcripts: Vec<String> = calls.iter().map(|call| transcript(path, call)).collect();
+    insta::assert_snapshot!(transcripts.join("\n\n"));
 }

@@ -22,9 +22,9 @@ fn train(folder: &Path, arguments: &[&str]) -> String {
 }
 
 fn wait_for(path: &Path) {
-    let patience = Instant::now();
+    let started = Instant::now();
     while !path.exists() {
-        assert!(patience.elapsed() < Duration::from_secs(60), "no {path:?}");
+        assert!(started.elapsed() < Duration::from_secs(60), "no {path:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -33,16 +33,16 @@ fn wait_for(path: &Path) {
 fn a_run_that_diverges_saves_nothing_of_it() {
     let folder = tiny();
     let path = folder.path();
-    let wild = ["--set", "optimizer.learning_rate=1e30"];
-    let judged = ["--set", "training.evaluate_every=1"];
-    let first = train(path, &[&wild[..], &judged].concat());
+    let diverging = ["--set", "optimizer.learning_rate=1e30"];
+    let evaluated = ["--set", "training.evaluate_every=1"];
+    let first = train(path, &[&diverging[..], &evaluated].concat());
     assert!(!path.join("run/model.safetensors").exists());
     assert!(!path.join("run/checkpoints/last.safetensors").exists());
     succeed(path, &[&RUN[..], &["--overwrite"]].concat());
     let state = || std::fs::read(path.join("run/checkpoints/last.safetensors")).unwrap();
     let before = state();
     let more = ["--resume", "--set", "training.steps=12"];
-    let second = train(path, &[&more[..], &wild].concat());
+    let second = train(path, &[&more[..], &diverging].concat());
     assert!(before == state());
     let metrics = std::fs::read_to_string(path.join("run/metrics.jsonl")).unwrap();
     assert!(!metrics.contains("null"), "{metrics}");
@@ -91,7 +91,7 @@ fn folders_that_cannot_hold_the_run_are_refused() {
 }
 
 #[test]
-fn resuming_needs_the_same_text_and_not_the_same_place() {
+fn resuming_needs_the_same_text_but_not_the_same_path() {
     let folder = tiny();
     let path = folder.path();
     let text = "Once there was a cat that sat on a mat. ".repeat(40);
@@ -147,7 +147,7 @@ fn one_run_per_folder_and_a_closed_pipe_saves() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_does_not_panic() {
+fn a_full_disk_is_reported_without_a_panic() {
     let folder = tiny();
     let full = || std::fs::File::create("/dev/full").unwrap();
     for arguments in [&["recipes"][..], &[], &["train", "tiny.toml", "--json"]] {
@@ -158,27 +158,27 @@ fn a_full_disk_is_told_and_does_not_panic() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(text.starts_with("error: No space left"), "{text}");
-        let deaf = attentive(folder.path(), arguments)
+        let both_full = attentive(folder.path(), arguments)
             .stdout(full())
             .stderr(full())
             .status();
-        assert!([Some(1), Some(2)].contains(&deaf.unwrap().code()));
+        assert!([Some(1), Some(2)].contains(&both_full.unwrap().code()));
     }
     wait_for(&folder.path().join("runs/tiny/checkpoints/last.safetensors"));
 }
 
 #[test]
-fn plain_lines_tell_of_progress_and_the_model_writes_until_it_is_stopped() {
+fn plain_lines_show_progress_and_generation_ends_at_a_stop_string() {
     let folder = tiny();
     let path = folder.path();
     let run = succeed(path, &RUN);
     let progress = String::from_utf8(run.stderr).unwrap();
     assert!(progress.contains("parameters, "), "{progress}");
     assert!(progress.contains("step 6/6  held-out loss "), "{progress}");
-    let screen = String::from_utf8(run.stdout).unwrap();
+    let stdout = String::from_utf8(run.stdout).unwrap();
     assert!(
-        screen.ends_with("  attentive generate run --prompt Once\n"),
-        "{screen}"
+        stdout.ends_with("  attentive generate run --prompt Once\n"),
+        "{stdout}"
     );
 
     let generate = |arguments: &[&str]| {
@@ -213,6 +213,6 @@ fn plain_lines_tell_of_progress_and_the_model_writes_until_it_is_stopped() {
     drop(child.stdout.take());
     assert!(
         child.wait().unwrap().success(),
-        "a closed pipe ends the text"
+        "a closed pipe ends the generation"
     );
 }

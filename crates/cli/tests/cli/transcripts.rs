@@ -192,7 +192,7 @@ fn errors_of_using_a_model() {
 }
 
 #[test]
-fn settings_of_the_environment_that_mean_nothing_are_told() {
+fn invalid_environment_variables_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (name, value) in [("ATTENTIVE_THREADS", "0"), ("ATTENTIVE_SIMD", "avx")] {
         let mut command = attentive(folder.path(), &["recipes"]);

@@ -40,7 +40,7 @@ fn configure(folder: &Path, settings: &Value) {
     std::fs::write(path, json.to_string()).unwrap();
 }
 
-fn listed(ids: &[i64]) -> String {
+fn joined(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     ids.join(",")
 }
@@ -66,7 +66,7 @@ fn without_options_an_encoder_decoder_decodes_greedily() {
     for name in ["bart", "t5", "marian"] {
         let model = fixture(name);
         let golden = TensorFile::open(&model.join("golden.safetensors")).unwrap();
-        let source = listed(&golden.integers("prompt_ids").unwrap());
+        let source = joined(&golden.integers("prompt_ids").unwrap());
         let model = model.to_str().unwrap();
         let arguments = ["generate", model, "--ids", &source, "--max-tokens", "32"];
         let output = succeed(Path::new("."), &arguments);
@@ -74,21 +74,21 @@ fn without_options_an_encoder_decoder_decodes_greedily() {
         let expected = golden.integers("greedy_ids").unwrap();
         assert_eq!(
             shown.trim(),
-            listed(&expected[1..]).replace(',', " "),
+            joined(&expected[1..]).replace(',', " "),
             "{name}"
         );
     }
 }
 
 #[test]
-fn options_and_the_folder_say_how_to_search() {
+fn beam_search_follows_options_and_generation_config() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     with_tokenizer(path, "bart");
     std::fs::remove_file(path.join("bart/tokenizer.json")).unwrap();
     let golden = TensorFile::open(&fixture("bart").join("golden.safetensors")).unwrap();
     let source = golden.integers("beams.input_ids").unwrap();
-    let source = listed(&source[..11]);
+    let source = joined(&source[..11]);
     let expect = |name: &str, arguments: &[&str]| {
         let first = [
             "generate", "bart", "--json", "--return", "4", "--ids", &source,
@@ -185,7 +185,7 @@ fn translations_do_not_depend_on_the_batch() {
     assert_eq!(texts[0]["translation"], one[3]["translation"]);
     assert_eq!(texts[1]["translation"], one[0]["translation"]);
     // Four beams are the default of `translate`.
-    let found = [
+    let beam_search = [
         "generate",
         "t5",
         "--prompt",
@@ -197,7 +197,7 @@ fn translations_do_not_depend_on_the_batch() {
         "--json",
     ];
     assert_eq!(
-        parsed(path, &found)[0]["texts"][0]["text"],
+        parsed(path, &beam_search)[0]["texts"][0]["text"],
         one[3]["translation"]
     );
     // The prefix is prepended to the source, but not to the output.

@@ -54,7 +54,7 @@ impl Hypotheses {
         self.running.is_empty()
     }
 
-    /// The best hypotheses: only the empty text where no token may be generated.
+    /// The `count` best hypotheses; the empty text where no token may be generated.
     pub fn into_texts(self, count: usize) -> Vec<Beam> {
         let empty = self.running.into_iter().filter(|it| it.ids.is_empty());
         let empty = empty.map(|_| Beam {
@@ -74,7 +74,7 @@ impl Hypotheses {
         config: &BeamConfig,
     ) {
         let (num_beams, eos) = (config.num_beams, &config.processors.eos);
-        // Enough that num_beams keep running even if each of the best ends with every EOS token.
+        // As in transformers: num_beams candidates continue even if every beam's EOS tokens score highest.
         let count = num_beams.saturating_mul(eos.len().max(1) + 1);
         let divisor = |length: usize| (length as f64).powf(config.length_penalty);
         let mut running = Vec::with_capacity(num_beams);

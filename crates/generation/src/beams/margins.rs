@@ -1,5 +1,5 @@
-//! The texts of the fixtures are numerically stable: no comparison that leads to one is so close that rounding errors could
-//! flip it on another CPU.
+//! The golden texts of the fixtures are numerically stable: no comparison that decides a token is so close that rounding
+//! on another CPU could flip it.
 //!
 //! The margin of a comparison is the difference of the two scores in units of [`attentive_testing::EPSILON`], relative to
 //! their size. A naive beam search, one source at a time and without a cache, repeats and measures every comparison; greedy
@@ -24,7 +24,7 @@ use crate::{
 struct Margin(f64);
 
 impl Margin {
-    /// Compares two scores that were computed from logits of this size.
+    /// Records the margin between two scores that were computed from logits of this size.
     fn compare(&mut self, one: f64, other: f64, size: f64) {
         let size = size.max(one.abs()).max(other.abs());
         self.0 = self.0.min((one - other).abs() / (EPSILON * size));
@@ -62,7 +62,7 @@ fn search(model: &Model, source: &[u32], config: &BeamConfig) -> (Vec<Vec<u32>>,
             let mut scores = logits(model, memory.as_ref(), &tokens);
             size = scores
                 .iter()
-                .fold(size, |most, it| most.max(f64::from(it.abs())));
+                .fold(size, |max, it| max.max(f64::from(it.abs())));
             let context = ProcessorContext {
                 source,
                 tokens: &tokens,
@@ -156,7 +156,7 @@ impl Golden {
         Self::from_folder(name.to_owned(), &fixtures().join(name))
     }
 
-    /// Reads the settings itself: those of `checkpoint` are types of the library build of this crate.
+    /// Reads the settings itself: those that `checkpoint` returns are types of this crate's non-test build.
     fn from_folder(name: String, folder: &Path) -> Self {
         let (model, _) = checkpoint::load(folder, &Device::flex()).unwrap();
         let config = json::read(&folder.join("config.json")).unwrap();

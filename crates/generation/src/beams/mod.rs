@@ -122,7 +122,7 @@ fn search(
     config: &BeamConfig,
 ) -> Result<Vec<Vec<Beam>>, GenerationError> {
     // The last token is never fed back, so it needs no position.
-    let room = (sequences.model().config().length + 1).saturating_sub(prompts[0].len());
+    let room = (sequences.model().config().stack.length + 1).saturating_sub(prompts[0].len());
     let max_new_tokens = config.max_new_tokens.min(room);
     let mut all: Vec<Hypotheses> = prompts.iter().map(|_| Hypotheses::new()).collect();
     let mut inputs = prompts.to_vec();
@@ -157,7 +157,7 @@ fn search(
         if parents.is_empty() {
             break;
         }
-        // There is no step after the last one that would use the reordered cache.
+        // After the last step the cache is not used again.
         if generated + 1 < max_new_tokens {
             sequences.select(&parents);
         }

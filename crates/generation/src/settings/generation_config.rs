@@ -15,7 +15,7 @@ pub struct GenerationSettings {
     pub path: PathBuf,
     /// The first new token.
     pub forced_bos: Option<u32>,
-    /// The last token of a text of maximum length, one of these.
+    /// One of these is the last token of a text of maximum length.
     pub forced_eos: Vec<u32>,
     /// Maximum length with the prompt or the decoder's start token.
     pub max_length: Option<usize>,
@@ -47,7 +47,7 @@ pub struct GenerationSettings {
     pub bad_words: Vec<Vec<u32>>,
     /// Tokens that never occur.
     pub suppress_tokens: Vec<u32>,
-    /// Tokens that do not come first.
+    /// Tokens suppressed at the first position.
     pub begin_suppress_tokens: Vec<u32>,
     /// Added to the logits that complete token sequences.
     pub sequence_bias: Vec<SequenceBias>,

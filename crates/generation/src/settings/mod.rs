@@ -42,7 +42,7 @@ pub fn read(
     config: &Value,
 ) -> Result<(SpecialTokens, GenerationSettings), SettingsFileError> {
     let path = folder.join("config.json");
-    // An encoder-decoder of two models takes the ids of its decoder where it names none itself.
+    // An encoder-decoder of two models falls back on the ids of its decoder.
     let special = SpecialTokens::read(&config["decoder"], SpecialTokens::default())
         .and_then(|fallback| SpecialTokens::read(config, fallback))
         .map_err(|problem| wrong(&path, problem))?;

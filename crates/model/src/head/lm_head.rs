@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse};
 use crate::{
-    AdaptiveSoftmaxConfig, ConfigError, Initializer, Linear, ModelConfig, Norm, NormConfig,
+    AdaptiveSoftmaxConfig, ConfigError, Initializer, Linear, Norm, NormConfig, StackConfig,
 };
 
-/// The language-model head of a model.
+/// The language-model head of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadConfig {
@@ -80,15 +80,15 @@ impl HeadConfig {
         short.unwrap_or_else(|| self.clone())
     }
 
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid for a head on `stack`.
+    pub(crate) fn validate(&self, stack: &StackConfig) -> Result<(), ConfigError> {
         if let Self::Adaptive(config) = self {
-            return config.validate("head.adaptive", model);
+            return config.validate("head.adaptive", stack);
         }
         let Some(config) = self.lm_head() else {
             return Ok(());
         };
-        if model.embedding.clusters.is_some() && config.tied {
+        if stack.embedding.clusters.is_some() && config.tied {
             return refuse(
                 "head",
                 "an adaptive embedding cannot be tied; use \"adaptive\" or \"separate\"",
@@ -100,8 +100,8 @@ impl HeadConfig {
                 transform.norm.epsilon(),
             )?;
         }
-        let narrow = model.embedding_width() != model.states_width();
-        if model.patches.is_some() {
+        let narrow = stack.embedding_width() != stack.states_width();
+        if stack.patches.is_some() {
             return refuse(
                 "head",
                 "this model reads images and has no vocabulary; use \"none\"",
@@ -112,8 +112,8 @@ impl HeadConfig {
                 "head",
                 format!(
                     "token embeddings of width {} cannot project hidden states of width {}; give the head a transform, or use \"separate\"",
-                    model.embedding_width(),
-                    model.states_width()
+                    stack.embedding_width(),
+                    stack.states_width()
                 ),
             );
         }
@@ -135,32 +135,32 @@ pub struct LmHead {
 
 #[derive(Module, Debug)]
 struct Transform {
-    map: Linear,
+    projection: Linear,
     norm: Norm,
     #[module(skip)]
     activation: Activation,
 }
 
 impl LmHead {
-    /// Builds the head of `model`.
-    pub fn new(config: &LmHeadConfig, model: &ModelConfig, initializer: &mut Initializer) -> Self {
-        let (width, std) = (model.states_width(), model.init_std);
+    /// Builds the head of `stack`.
+    pub fn new(config: &LmHeadConfig, stack: &StackConfig, initializer: &mut Initializer) -> Self {
+        let (width, std) = (stack.states_width(), stack.init_std);
         // A transform projects to the embedding's width, which a tied projection needs.
         let inner = match config.tied || config.transform.is_some() {
-            true => model.embedding_width(),
+            true => stack.embedding_width(),
             false => width,
         };
         let transform = config.transform.as_ref().map(|transform| Transform {
-            map: Linear::new(width, inner, true, std, initializer),
+            projection: Linear::new(width, inner, true, std, initializer),
             norm: Norm::new(&transform.norm, inner, initializer),
             activation: transform.activation,
         });
         Self {
             transform,
-            weight: (!config.tied).then(|| initializer.normal([model.vocabulary, inner], std)),
+            weight: (!config.tied).then(|| initializer.normal([stack.vocabulary, inner], std)),
             bias: config
                 .bias
-                .then(|| initializer.constant([model.vocabulary], 0.0)),
+                .then(|| initializer.constant([stack.vocabulary], 0.0)),
             scale: config.scaled.then(|| 1.0 / (width as f64).sqrt()),
         }
     }
@@ -172,7 +172,7 @@ impl LmHead {
             states = states * scale;
         }
         if let Some(transform) = &self.transform {
-            let projected = transform.map.forward(states);
+            let projected = transform.projection.forward(states);
             states = transform
                 .norm
                 .forward(activate(transform.activation, projected));

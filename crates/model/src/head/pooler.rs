@@ -8,7 +8,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::size;
-use crate::{ConfigError, Initializer, InputData, Linear, ModelConfig};
+use crate::{ConfigError, Initializer, InputData, Linear, StackConfig};
 
 /// Settings of a pooler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,11 +59,11 @@ impl PoolerConfig {
         }
     }
 
-    /// Width of the pooled vector in `model`.
-    pub fn width(&self, model: &ModelConfig) -> usize {
+    /// Width of the pooled vector of `stack`.
+    pub fn width(&self, stack: &StackConfig) -> usize {
         match &self.projection {
-            Some(projection) => projection.width.unwrap_or(model.width),
-            None => model.states_width(),
+            Some(projection) => projection.width.unwrap_or(stack.width),
+            None => stack.states_width(),
         }
     }
 
@@ -80,23 +80,23 @@ impl PoolerConfig {
 /// Pools hidden states to one vector per sequence.
 #[derive(Module, Debug)]
 pub struct Pooler {
-    map: Option<Linear>,
+    projection: Option<Linear>,
     #[module(skip)]
     config: PoolerConfig,
 }
 
 impl Pooler {
-    /// Builds the pooler of `model`.
-    pub fn new(config: &PoolerConfig, model: &ModelConfig, initializer: &mut Initializer) -> Self {
-        let (width, pooled) = (model.states_width(), config.width(model));
-        let map = || Linear::new(width, pooled, true, model.init_std, initializer);
+    /// Builds the pooler of `stack`.
+    pub fn new(config: &PoolerConfig, stack: &StackConfig, initializer: &mut Initializer) -> Self {
+        let (width, pooled) = (stack.states_width(), config.width(stack));
+        let projection = || Linear::new(width, pooled, true, stack.init_std, initializer);
         Self {
-            map: config.projection.is_some().then(map),
+            projection: config.projection.is_some().then(projection),
             config: config.clone(),
         }
     }
 
-    /// `[batch, length, width]` to `[batch, width]`; `data` is the input of the model.
+    /// `[batch, length, width]` to `[batch, width]`; `data` is the input of the stack.
     pub fn forward(
         &self,
         states: Tensor<3>,
@@ -104,8 +104,10 @@ impl Pooler {
         non_padding: Option<&[Range<usize>]>,
     ) -> Tensor<2> {
         let pooled = pool(states, self.config.from, data, non_padding);
-        let Some(map) = &self.map else { return pooled };
-        let projected = map.forward(pooled);
+        let Some(projection) = &self.projection else {
+            return pooled;
+        };
+        let projected = projection.forward(pooled);
         match self.config.projection.as_ref().and_then(|it| it.activation) {
             Some(activation) => activate(activation, projected),
             None => projected.tanh(),

@@ -13,7 +13,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{refuse, size};
-use crate::{ConfigError, Embedding, Initializer, ModelConfig};
+use crate::{ConfigError, Embedding, Initializer, StackConfig};
 
 /// Settings of axial positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,32 +26,32 @@ pub struct AxialConfig {
 }
 
 impl AxialConfig {
-    /// Whether the settings are valid in `model`.
-    pub(super) fn validate(&self, path: &str, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(super) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
         for (field, sizes) in [("shape", self.shape), ("widths", self.widths)] {
             for value in sizes {
                 size(&format!("{path}.{field}"), value)?;
             }
         }
-        if self.capacity() < model.length {
+        if self.capacity() < stack.length {
             return refuse(
                 &format!("{path}.shape"),
                 format!(
                     "{:?} has {} positions and the length is {}; use more",
                     self.shape,
                     self.capacity(),
-                    model.length
+                    stack.length
                 ),
             );
         }
         let width = self.widths[0] + self.widths[1];
-        if width != model.embedding_width() {
+        if width != stack.embedding_width() {
             return refuse(
                 &format!("{path}.widths"),
                 format!(
                     "the sum of {:?} is {width} and the width is {}; they must be equal",
                     self.widths,
-                    model.embedding_width()
+                    stack.embedding_width()
                 ),
             );
         }

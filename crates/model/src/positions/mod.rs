@@ -23,7 +23,7 @@ pub use sinusoidal::{SinusoidLayout, SinusoidalConfig, sinusoid, sinusoid_shift}
 pub use t5_buckets::{BucketDirection, T5BucketsConfig};
 
 use crate::checks::refuse;
-use crate::{ConfigError, HeadsConfig, ModelConfig, Role};
+use crate::{ConfigError, HeadsConfig, Role, StackConfig};
 
 /// The kind of positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,24 +47,24 @@ pub enum PositionsConfig {
 
 /// The interface of all kinds. A new kind adds its arm to each method, and nothing elsewhere.
 impl PositionsConfig {
-    /// Whether the settings are valid in `model`.
-    pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
+    /// Whether the settings are valid in `stack`.
+    pub(crate) fn validate(&self, stack: &StackConfig) -> Result<(), ConfigError> {
         match self {
             Self::Learned(config) => config.validate("positions"),
-            Self::Axial(config) => config.validate("positions", model),
+            Self::Axial(config) => config.validate("positions", stack),
             Self::None {} => Ok(()),
-            Self::Sinusoidal(_) if !model.embedding_width().is_multiple_of(2) => refuse(
+            Self::Sinusoidal(_) if !stack.embedding_width().is_multiple_of(2) => refuse(
                 "width",
                 format!(
                     "{} is odd, and sinusoidal positions are pairs of sine and cosine; use an even width",
-                    model.embedding_width()
+                    stack.embedding_width()
                 ),
             ),
             Self::Sinusoidal(_) => Ok(()),
             Self::Rotary(config) => config.validate("positions"),
             Self::Alibi {} => Ok(()),
             Self::T5Buckets(config)
-                if model.role == Role::Causal
+                if stack.role == Role::Causal
                     && config.direction == BucketDirection::Bidirectional =>
             {
                 refuse(
@@ -81,9 +81,9 @@ impl PositionsConfig {
         &self,
         path: &str,
         heads: &HeadsConfig,
-        model: &ModelConfig,
+        stack: &StackConfig,
     ) -> Result<(), ConfigError> {
-        let (heads, head_width) = (heads.heads, heads.head_width(model.width));
+        let (heads, head_width) = (heads.heads, heads.head_width(stack.width));
         let same = |field: &str, value: usize, first: usize, kind: &str| match value == first {
             true => Ok(()),
             false => refuse(
@@ -108,18 +108,18 @@ impl PositionsConfig {
                     };
                     return refuse(&format!("{path}.head_width"), problem);
                 }
-                same("head_width", head_width, model.head_width(), "rotary")
+                same("head_width", head_width, stack.head_width(), "rotary")
             }
-            Self::Alibi {} => same("heads", heads, model.heads(), "alibi"),
-            Self::T5Buckets(_) => same("heads", heads, model.heads(), "t5_buckets"),
+            Self::Alibi {} => same("heads", heads, stack.heads(), "alibi"),
+            Self::T5Buckets(_) => same("heads", heads, stack.heads(), "t5_buckets"),
         }
     }
 
     /// The shape of the learned table, for kinds with one table.
-    pub(crate) fn table_shape(&self, model: &ModelConfig) -> Option<[usize; 2]> {
+    pub(crate) fn table_shape(&self, stack: &StackConfig) -> Option<[usize; 2]> {
         match self {
-            Self::Learned(config) => Some([model.length + config.offset, model.embedding_width()]),
-            Self::T5Buckets(config) => Some([config.buckets, model.heads()]),
+            Self::Learned(config) => Some([stack.length + config.offset, stack.embedding_width()]),
+            Self::T5Buckets(config) => Some([config.buckets, stack.heads()]),
             Self::Axial(_)
             | Self::Sinusoidal(_)
             | Self::Rotary(_)

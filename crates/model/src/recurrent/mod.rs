@@ -40,7 +40,7 @@ pub struct Recurrent {
     bridge: Vec<Bridge>,
     decoder: Decoder,
     /// The output projection.
-    words: Linear,
+    lm_head: Linear,
     #[module(skip)]
     config: RecurrentConfig,
 }
@@ -103,7 +103,7 @@ impl Recurrent {
                 .map(|_| Bridge::new(config, initializer))
                 .collect(),
             decoder: Decoder::new(config, initializer),
-            words: Linear::new(width, config.target_vocabulary, true, std, initializer),
+            lm_head: Linear::new(width, config.target_vocabulary, true, std, initializer),
             config: config.clone(),
         })
     }
@@ -115,7 +115,7 @@ impl Recurrent {
 
     /// The device of its weights.
     pub fn device(&self) -> Device {
-        self.words.weight.lazy_device()
+        self.lm_head.weight.lazy_device()
     }
 
     /// Encodes the source.
@@ -196,7 +196,11 @@ impl Recurrent {
         } = self.decoder.forward(target, encoded, state, pass);
         let randomness = pass.randomness.as_deref_mut();
         Decoded {
-            logits: (self.words).forward(dropout(outputs.clone(), self.config.dropout, randomness)),
+            logits: (self.lm_head).forward(dropout(
+                outputs.clone(),
+                self.config.dropout,
+                randomness,
+            )),
             hidden: outputs,
             state,
             weights,

@@ -29,7 +29,7 @@ pub fn returned(arguments: &Generate, settings: &GenerationSettings) -> usize {
         .unwrap_or(1)
 }
 
-/// The sampling settings without beam search.
+/// Sampling settings, for decoding without beam search.
 pub fn sampling(
     arguments: &Generate,
     settings: &GenerationSettings,
@@ -40,17 +40,17 @@ pub fn sampling(
         (Some(0.0), _) => false,
         (_, Some(true)) => true,
         (_, Some(false)) => asked,
-        // An encoder-decoder mostly has one right answer.
+        // Tasks of encoder-decoders, such as translation, mostly have one right output.
         (_, None) => asked || !(has_encoder || settings.temperature == Some(0.0)),
     };
-    let ours = Sampling {
+    let defaults = Sampling {
         temperature: 0.8,
         ..Sampling::default()
     };
     let base = match (do_sample, settings.do_sample) {
         (false, _) => Sampling::greedy(),
-        (true, Some(true)) => Sampling::from_settings(settings)?.unwrap_or(ours),
-        (true, _) => ours.with_settings(settings)?,
+        (true, Some(true)) => Sampling::from_settings(settings)?.unwrap_or(defaults),
+        (true, _) => defaults.with_settings(settings)?,
     };
     Ok(Sampling {
         temperature: arguments.temperature.unwrap_or(base.temperature),
@@ -89,9 +89,9 @@ pub fn check_options(arguments: &Generate) -> Result<()> {
     };
     processors.validate()?;
     if arguments.stop.iter().any(String::is_empty) {
-        let sentence =
+        let message =
             "--stop: an empty string would end every text at once; give a string or leave it out";
-        return Err(Usage(sentence.to_owned()).into());
+        return Err(Usage(message.to_owned()).into());
     }
     let seed = arguments.seed.map(|_| "--seed");
     match (arguments.search.beams, sampling_option(arguments).or(seed)) {

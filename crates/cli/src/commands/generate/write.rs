@@ -25,7 +25,7 @@ pub struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The prompt, where the output continues it.
+    /// The prompt to print before the continuation; empty for an encoder-decoder or without a tokenizer.
     fn shown_before(&self) -> &str {
         let continued = self.tokenizer.is_some() && self.model.config().encoder.is_none();
         if continued { self.shown } else { "" }
@@ -46,8 +46,8 @@ pub fn write_sampled(task: &Task, config: &GenerationConfig) -> Result<()> {
         return stream(&mut out, task, config);
     }
     let started = Instant::now();
-    let go_on = |_: TextChunk| ControlFlow::Continue(());
-    let done = generate(task.model, task.tokenizer, task.prompt, config, go_on)?;
+    let on_chunk = |_: TextChunk| ControlFlow::Continue(());
+    let done = generate(task.model, task.tokenizer, task.prompt, config, on_chunk)?;
     let json = json!({
         "prompt": task.text,
         "prompt_ids": task.prompt,

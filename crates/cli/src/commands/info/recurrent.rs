@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{bytes, grouped};
 
-/// Describes it. The weights are not read.
+/// Describes the model. The weights are not read.
 pub fn describe(folder: &Path, as_json: bool, out: &mut impl Write) -> Result<()> {
     let (config, _) = checkpoint::describe_recurrent(folder)?;
     let device = attentive::tensor::device("cpu")?;
@@ -27,9 +27,9 @@ pub fn describe(folder: &Path, as_json: bool, out: &mut impl Write) -> Result<()
     }
     let total = parts.values().copied().fold(0, u64::saturating_add);
     if total > u64::MAX / 16 {
-        let place = folder.join("config.json");
-        let place = place.display();
-        bail!("{place} describes a model that no machine can hold");
+        let path = folder.join("config.json");
+        let path = path.display();
+        bail!("{path} describes a model too large for any machine");
     }
     if as_json {
         let json = json!({
@@ -63,7 +63,7 @@ fn shape(config: &RecurrentConfig) -> String {
         Directions::Both => "bidirectional",
     };
     format!(
-        "{} layers of {cell}, width {}, states of {}, {directions}, additive attention of {}, vocabularies {} and {}, length {}",
+        "{} {cell} layers, width {}, hidden width {}, {directions}, additive attention of width {}, vocabularies {} and {}, length {}",
         config.layers,
         config.width,
         config.hidden_width,

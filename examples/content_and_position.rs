@@ -10,10 +10,11 @@ mod heatmap;
 use std::error::Error;
 use std::path::Path;
 
-use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, ForwardContext, Initializer, Memory,
-    Recorder, Role, SinusoidLayout, Widths, sinusoid, sinusoid_shift,
+use attentive::model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, Role, Widths,
 };
+use attentive::model::positions::{SinusoidLayout, sinusoid, sinusoid_shift};
+use attentive::model::{ForwardContext, Initializer, Recorder};
 use attentive::tensor::{Device, Int, Tensor, TensorData, device};
 use heatmap::Matrix;
 

@@ -10,10 +10,10 @@ mod curves;
 use std::error::Error;
 use std::path::Path;
 
-use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, ForwardContext, Initializer, Memory,
-    Pattern, Role, Widths,
+use attentive::model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, Pattern, Role, Widths,
 };
+use attentive::model::{ForwardContext, Initializer};
 use attentive::tensor::{Device, Tensor, TensorData, device};
 use attentive::training::{AdamW, AdamWConfig, Gradients};
 use curves::{Mark, Series};

@@ -8,10 +8,11 @@ mod curves;
 use std::error::Error;
 use std::path::Path;
 
-use attentive::model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, ForwardContext, Initializer, Role,
-    SinusoidLayout, Widths, sinusoid,
+use attentive::model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, Role, Widths,
 };
+use attentive::model::positions::{SinusoidLayout, sinusoid};
+use attentive::model::{ForwardContext, Initializer};
 use attentive::tensor::{Int, Tensor, TensorData, device};
 use curves::{Mark, Series};
 

@@ -1,9 +1,10 @@
 //! Whole models: training steps, prefill, decoding, an encoder.
 
 use attentive::generation::Session;
+use attentive::model::attention::Role;
+use attentive::model::block::{Block, Residual, ResidualConfig};
 use attentive::model::{
-    Block, ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose, Randomness,
-    Residual, ResidualConfig, Role,
+    ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose, Randomness,
 };
 use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};

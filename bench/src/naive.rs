@@ -122,19 +122,21 @@ fn layer_norm() {
     let (rows, width) = (2048, 384);
     let (x, weight, bias) = (values(rows * width), values(width), values(width));
     let (x64, weight64, bias64) = (to_f64(&x), to_f64(&weight), to_f64(&bias));
-    let (mut y, mut mean, mut inverse) = (x.clone(), vec![0.0; rows], vec![0.0; rows]);
+    let (mut y, mut mean, mut rstd) = (x.clone(), vec![0.0; rows], vec![0.0; rows]);
     report(
         "layer_norm",
         || {
-            norms::layer_norm(
-                &x,
-                &weight,
-                Some(&bias),
-                1e-5,
-                &mut y,
-                &mut mean,
-                &mut inverse,
-            )
+            norms::NormForward {
+                x: &x,
+                sum: None,
+                weight: &weight,
+                bias: Some(&bias),
+                epsilon: 1e-5,
+                y: &mut y,
+                mean: Some(&mut mean),
+                rstd: &mut rstd,
+            }
+            .run()
         },
         || {
             drop(black_box(norms::naive::layer_norm(

@@ -3,10 +3,10 @@
 //!
 //! Multi-head attentions are measured without their projections, which are the same for all; the others as whole layers.
 
-use attentive::model::{
-    AttendContext, Attention, AttentionConfig, AttentionInput, AttentionSite, AttentionSpec,
-    ForwardContext, Initializer, Linear, Qkv, Role, Widths,
+use attentive::model::attention::{
+    AttendContext, Attention, AttentionConfig, AttentionInput, AttentionSpec, Qkv, Role, Widths,
 };
+use attentive::model::{AttentionSite, ForwardContext, Initializer, Linear};
 use attentive::tensor::{Device, Tensor};
 use burn::tensor::Distribution;
 use burn::tensor::activation::sigmoid;

@@ -9,7 +9,8 @@ use attentive::checkpoint::{
     load_recurrent,
 };
 use attentive::generation::{LogitsProcessors, Sampling};
-use attentive::model::{Model, Recurrent};
+use attentive::model::Model;
+use attentive::model::recurrent::Recurrent;
 use attentive::tasks::SentenceTransformersConfig;
 use attentive::tensor::device;
 use attentive::training::{Recipe, RunFolder};

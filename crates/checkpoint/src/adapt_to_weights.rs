@@ -2,7 +2,8 @@
 
 use super::TensorFile;
 use super::name_table::{FileNames, TensorNames};
-use attentive_model::{HeadConfig, LmHeadConfig, ModelConfig};
+use attentive_model::ModelConfig;
+use attentive_model::head::{HeadConfig, LmHeadConfig};
 
 /// The config, adapted to the weights.
 pub fn adapt_to_weights(

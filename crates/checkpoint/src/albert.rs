@@ -12,7 +12,9 @@ use super::heads::classifier;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
 use attentive_model::MAX_BLOCKS;
-use attentive_model::{EmbeddingConfig, LearnedConfig, ModelConfig, PositionsConfig};
+use attentive_model::ModelConfig;
+use attentive_model::embeddings::EmbeddingConfig;
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "albert",

@@ -8,11 +8,15 @@ use super::activation::{activation, activation_name};
 use super::heads::{base_model, refuse_unless};
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState, ModelClass, config_json};
-use attentive_model::{
-    AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig, FullAttentionConfig,
-    HeadConfig, LearnedConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig,
-    PositionsConfig, Role, SinusoidLayout, SinusoidalConfig, StackConfig,
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig, Role};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::embeddings::EmbeddingConfig;
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::{HeadConfig, LmHeadConfig};
+use attentive_model::positions::{
+    LearnedConfig, PositionsConfig, SinusoidLayout, SinusoidalConfig,
 };
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 pub(super) const BART: Format = Format {
     model_type: "bart",

@@ -8,7 +8,9 @@ use super::bert_family::{
 };
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::{LearnedConfig, ModelConfig, PositionsConfig, SequenceClassifierConfig};
+use attentive_model::ModelConfig;
+use attentive_model::head::SequenceClassifierConfig;
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "bert",

@@ -7,12 +7,16 @@ use super::activation::{activation, activation_name};
 use super::config_json::{self, read_labels};
 use super::heads::{classifier, refuse_unless};
 use super::name_table::{TensorRow, Transform::Same};
-use attentive_model::{
-    Activation, AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig,
-    FullAttentionConfig, HeadConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement,
-    PlainConfig, PooledFrom, PoolerConfig, PoolerProjection, PositionsConfig, Role, StackConfig,
-    TokenClassifierConfig, TokenTask, TransformConfig,
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig, Role};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::embeddings::EmbeddingConfig;
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::{
+    HeadConfig, LmHeadConfig, PooledFrom, PoolerConfig, PoolerProjection, TokenClassifierConfig,
+    TokenTask, TransformConfig,
 };
+use attentive_model::positions::PositionsConfig;
+use attentive_model::{Activation, ModelConfig, NormConfig, StackConfig};
 
 #[rustfmt::skip] // Keeps the columns aligned.
 pub const ROWS: &[TensorRow] = &[

@@ -7,7 +7,9 @@ use super::bert_family::{BertConfig, RENAMED, ROWS};
 use super::heads::base_model;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::{HeadConfig, LearnedConfig, LmHeadConfig, ModelConfig, PositionsConfig};
+use attentive_model::ModelConfig;
+use attentive_model::head::{HeadConfig, LmHeadConfig};
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "bert-generation",

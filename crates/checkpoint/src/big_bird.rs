@@ -15,10 +15,12 @@ use super::heads::refuse_unless;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::roberta::CLASSIFIER_ROWS;
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::{
-    AttentionConfig, BigBirdConfig, BlockSampling, FullAttentionConfig, LearnedConfig, ModelConfig,
-    PositionsConfig, TokenClassifierConfig, TokenClassifierLayer,
+use attentive_model::ModelConfig;
+use attentive_model::attention::{
+    AttentionConfig, BigBirdConfig, BlockSampling, FullAttentionConfig,
 };
+use attentive_model::head::{TokenClassifierConfig, TokenClassifierLayer};
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "big_bird",

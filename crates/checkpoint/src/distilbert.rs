@@ -10,7 +10,8 @@ use super::bert_family::{
 use super::heads::base_model;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass, config_json};
-use attentive_model::{Activation, LearnedConfig, ModelConfig, PositionsConfig};
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
+use attentive_model::{Activation, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "distilbert",

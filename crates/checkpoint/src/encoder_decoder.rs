@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::bert_family::{RENAMED, ROWS};
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass, bert, bert_generation, gpt2, roberta};
-use attentive_model::{HeadConfig, ModelConfig, Role};
+use attentive_model::ModelConfig;
+use attentive_model::attention::Role;
+use attentive_model::head::HeadConfig;
 
 /// The formats of encoders. An encoder is saved in the first that can express it.
 const ENCODERS: [&Format; 3] = [&bert_generation::FORMAT, &bert::FORMAT, &roberta::FORMAT];

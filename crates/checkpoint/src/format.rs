@@ -8,7 +8,8 @@ use super::{
     big_bird, config_json, distilbert, encoder_decoder, gpt2, heads, llama, longformer, mistral,
     mixtral, qwen2, qwen3, reformer, roberta, t5, transformer_xl, vit,
 };
-use attentive_model::{FeedForwardConfig, ModelConfig};
+use attentive_model::ModelConfig;
+use attentive_model::feed_forward::FeedForwardConfig;
 
 /// The Hugging Face format of one model family.
 pub(super) struct Format {

@@ -7,11 +7,12 @@ use super::activation::{activation, activation_name};
 use super::heads::{base_model, last_token_classifier, lm_head, refuse_unless, tied_or_separate};
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState, config_json};
-use attentive_model::{
-    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
-    LearnedConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig, PositionsConfig,
-    StackConfig,
-};
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::HeadConfig;
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "gpt2",

@@ -6,9 +6,8 @@ use super::ModelClass;
 use super::config_json::read_labels;
 use super::name_table::{TensorRow, Transform::Same};
 use attentive_generation::token_ids;
-use attentive_model::{
-    HeadConfig, ModelConfig, PooledFrom, PoolerConfig, SequenceClassifierConfig,
-};
+use attentive_model::ModelConfig;
+use attentive_model::head::{HeadConfig, PooledFrom, PoolerConfig, SequenceClassifierConfig};
 
 /// A language model, whose head the config describes.
 pub const fn lm_head(name: &'static str, rows: &'static [TensorRow]) -> ModelClass {

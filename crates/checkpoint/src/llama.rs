@@ -7,7 +7,8 @@ use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
 use super::sliding_windows::WindowRun;
 use super::{Format, LastHiddenState, config_json::typed};
-use attentive_model::{FeedForwardConfig, ModelConfig};
+use attentive_model::ModelConfig;
+use attentive_model::feed_forward::FeedForwardConfig;
 
 pub(super) const FORMAT: Format = Format {
     model_type: "llama",

@@ -10,10 +10,12 @@ use super::heads::tied_or_separate;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::rope::{RopeKeys, scaling_json};
 use super::sliding_windows::WindowRun;
-use attentive_model::{
-    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, GatedConfig, HeadConfig,
-    ModelConfig, NormConfig, NormPlacement, PositionsConfig, SlidingWindowConfig, StackConfig,
-};
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig, SlidingWindowConfig};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::feed_forward::{FeedForwardConfig, GatedConfig};
+use attentive_model::head::HeadConfig;
+use attentive_model::positions::PositionsConfig;
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 /// A prefix that some files leave out of every name.
 pub(super) const PREFIX: &str = "model.";

@@ -16,7 +16,9 @@ use super::roberta::{
 };
 use super::{Format, LastHiddenState, ModelClass};
 use attentive_model::MAX_BLOCKS;
-use attentive_model::{AttentionConfig, BlockConfig, GlobalsConfig, LongformerConfig, ModelConfig};
+use attentive_model::attention::{AttentionConfig, LongformerConfig};
+use attentive_model::block::BlockConfig;
+use attentive_model::{GlobalsConfig, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "longformer",

@@ -9,7 +9,10 @@ use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
 use super::name_table::{Section, TensorRow, Transform::Same};
 use super::sliding_windows::WindowRun;
 use super::{Format, LastHiddenState, config_json::typed};
-use attentive_model::{ExpertForm, ExpertWeighting, ExpertsConfig, FeedForwardConfig, ModelConfig};
+use attentive_model::ModelConfig;
+use attentive_model::feed_forward::{
+    ExpertForm, ExpertWeighting, ExpertsConfig, FeedForwardConfig,
+};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "mixtral",

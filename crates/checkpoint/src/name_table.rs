@@ -6,7 +6,8 @@ use burn::tensor::TensorData;
 
 pub use super::transform::Transform;
 use super::{TensorFile, TensorProblems};
-use attentive_model::{ParamData, Parameter, PatchesConfig};
+use attentive_model::embeddings::PatchesConfig;
+use attentive_model::{ParamData, Parameter};
 
 /// One tensor: its name in the model, its name in a file, and the transform between them. Placeholders: `{layer}` and
 /// `{expert}` in both names; in the file's, `{group}` and `{inner}` stand for a layer's group and its index within it, and

@@ -13,12 +13,14 @@ use super::config_json::typed;
 use super::heads::{base_model, refuse_unless};
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::{
-    AttentionConfig, AxialConfig, BlockConfig, ChunksConfig, FeedForwardConfig, HeadConfig,
-    LearnedConfig, LmHeadConfig, ModelConfig, NormConfig, NormPlacement, PaddingConfig,
-    PlainConfig, PositionsConfig, ReformerConfig, ResidualConfig, Role, RotationGenerator,
-    StackConfig,
+use attentive_model::attention::{
+    AttentionConfig, ChunksConfig, PaddingConfig, ReformerConfig, Role, RotationGenerator,
 };
+use attentive_model::block::{BlockConfig, NormPlacement, ResidualConfig};
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::{HeadConfig, LmHeadConfig};
+use attentive_model::positions::{AxialConfig, LearnedConfig, PositionsConfig};
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "reformer",

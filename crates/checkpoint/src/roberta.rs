@@ -8,7 +8,8 @@ use super::bert_family::{
 };
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::{Activation, LearnedConfig, ModelConfig, PositionsConfig};
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
+use attentive_model::{Activation, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "roberta",

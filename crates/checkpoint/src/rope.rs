@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::config_json::typed;
-use attentive_model::{Llama3Scaling, RotaryConfig, RotaryScaling, YarnScaling};
+use attentive_model::positions::{Llama3Scaling, RotaryConfig, RotaryScaling, YarnScaling};
 
 /// The keys of config.json that rotary positions depend on.
 pub struct RopeKeys<'a> {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use attentive_model::{AttentionConfig, ModelConfig};
+use attentive_model::ModelConfig;
+use attentive_model::attention::AttentionConfig;
 
 /// Consecutive layers with the same window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

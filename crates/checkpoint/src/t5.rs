@@ -8,11 +8,13 @@ use super::activation::{activation, activation_name};
 use super::heads::{base_model, refuse_unless};
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState, ModelClass, config_json};
-use attentive_model::{
-    AttentionConfig, BlockConfig, BucketDirection, EmbeddingConfig, FeedForwardConfig,
-    FullAttentionConfig, GatedConfig, HeadConfig, LmHeadConfig, ModelConfig, NormConfig,
-    NormPlacement, PlainConfig, PositionsConfig, Role, StackConfig, T5BucketsConfig,
-};
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig, Role};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::embeddings::EmbeddingConfig;
+use attentive_model::feed_forward::{FeedForwardConfig, GatedConfig, PlainConfig};
+use attentive_model::head::{HeadConfig, LmHeadConfig};
+use attentive_model::positions::{BucketDirection, PositionsConfig, T5BucketsConfig};
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "t5",

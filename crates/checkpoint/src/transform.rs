@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::TensorFile;
-use attentive_model::{ParamData, PatchesConfig};
+use attentive_model::ParamData;
+use attentive_model::embeddings::PatchesConfig;
 
 /// How a parameter of the model becomes a tensor of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,15 @@ use super::config_json::typed;
 use super::heads::{base_model, lm_head, refuse_unless};
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState};
-use attentive_model::{
-    Activation, AdaptiveEmbeddingConfig, AdaptiveSoftmaxConfig, AttentionConfig, BlockConfig,
-    EmbeddingConfig, FeedForwardConfig, HeadConfig, MemoryStart, ModelConfig, NormConfig,
-    NormPlacement, PlainConfig, PositionsConfig, StackConfig, TransformerXlConfig,
+use attentive_model::attention::{AttentionConfig, MemoryStart, TransformerXlConfig};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::embeddings::{
+    AdaptiveEmbeddingConfig, AdaptiveSoftmaxConfig, EmbeddingConfig,
 };
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::HeadConfig;
+use attentive_model::positions::PositionsConfig;
+use attentive_model::{Activation, ModelConfig, NormConfig, StackConfig};
 
 pub(super) const FORMAT: Format = Format {
     model_type: "transfo-xl",

@@ -7,11 +7,13 @@ use super::activation::{activation, activation_name};
 use super::heads::classifier;
 use super::name_table::{NameTable, Section, TensorRow, Transform::*};
 use super::{Format, LastHiddenState, ModelClass, config_json};
-use attentive_model::{
-    AttentionConfig, BlockConfig, FeedForwardConfig, FullAttentionConfig, HeadConfig,
-    LearnedConfig, ModelConfig, NormConfig, NormPlacement, PatchesConfig, PlainConfig, PooledFrom,
-    PoolerConfig, PoolerProjection, PositionsConfig, Role, StackConfig,
-};
+use attentive_model::attention::{AttentionConfig, FullAttentionConfig, Role};
+use attentive_model::block::{BlockConfig, NormPlacement};
+use attentive_model::embeddings::PatchesConfig;
+use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
+use attentive_model::head::{HeadConfig, PooledFrom, PoolerConfig, PoolerProjection};
+use attentive_model::positions::{LearnedConfig, PositionsConfig};
+use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 pub(super) const VIT: Format = Format {
     model_type: "vit",

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use attentive_checkpoint::{self as checkpoint, model_tensors, write_tensors};
 use attentive_generation::SpecialTokens;
-use attentive_model::{
-    Model, ModelConfig, PositionsConfig, RotaryConfig, RotaryScaling, parameters,
-};
+use attentive_model::positions::{PositionsConfig, RotaryConfig, RotaryScaling};
+use attentive_model::{Model, ModelConfig, parameters};
 use burn::tensor::{Device, TensorData};
 
 fn fixture(name: &str) -> PathBuf {

@@ -1,6 +1,7 @@
 //! Checks that a model can generate from a prompt or source, before anything is computed.
 
-use attentive_model::{Model, Role};
+use attentive_model::Model;
+use attentive_model::attention::Role;
 use attentive_text::Tokenizer;
 
 use crate::{GenerationConfig, GenerationError, LogitsProcessors};

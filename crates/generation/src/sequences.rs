@@ -1,6 +1,7 @@
 //! A batch of sequences of equal length, decoded with a KV cache where all layers support one.
 
-use attentive_model::{Cache, ForwardOptions, Input, Memory, Model};
+use attentive_model::attention::Memory;
+use attentive_model::{Cache, ForwardOptions, Input, Model};
 use burn::tensor::{Int, Tensor, TensorData};
 
 /// A batch of sequences.

@@ -1,6 +1,7 @@
 //! A session: one sequence and the KV cache of its tokens.
 
-use attentive_model::{ForwardOptions, Input, Memory, Model};
+use attentive_model::attention::Memory;
+use attentive_model::{ForwardOptions, Input, Model};
 
 use crate::sequences::{Sequences, ids};
 

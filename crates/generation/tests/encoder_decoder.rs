@@ -8,7 +8,8 @@ use attentive_generation::{
     Beam, BeamConfig, EarlyStopping, GenerationConfig, GenerationError, LogitsProcessors, Sampling,
     Session, StopReason, beam_search, generate,
 };
-use attentive_model::{Memory, Model};
+use attentive_model::Model;
+use attentive_model::attention::Memory;
 use attentive_testing::{SCORES, Scale, assert_near};
 use burn::tensor::{Device, Tensor, TensorData};
 

@@ -4,7 +4,7 @@
 use pulp::Simd;
 
 use crate::simd::{exp_nonpositive, normal_cdf};
-use crate::sweep::{VectorOp, parallel_sweep, sweep};
+use crate::sweep::{VectorOp, for_variant, parallel_sweep, sweep};
 
 /// An activation function.
 ///
@@ -116,31 +116,9 @@ pub(crate) fn sigmoids<S: Simd>(simd: S, x: S::f32s) -> [S::f32s; 2] {
     ]
 }
 
-/// Monomorphizes the call for each kind, so that dispatch happens once and not per vector.
 macro_rules! for_kind {
     ($kind:expr, $constant:ident => $call:expr) => {
-        match $kind {
-            Activation::Relu => {
-                const $constant: usize = Activation::Relu as usize;
-                $call
-            }
-            Activation::Gelu => {
-                const $constant: usize = Activation::Gelu as usize;
-                $call
-            }
-            Activation::GeluTanh => {
-                const $constant: usize = Activation::GeluTanh as usize;
-                $call
-            }
-            Activation::Silu => {
-                const $constant: usize = Activation::Silu as usize;
-                $call
-            }
-            Activation::Sigmoid => {
-                const $constant: usize = Activation::Sigmoid as usize;
-                $call
-            }
-        }
+        for_variant!($kind, Activation { Relu, Gelu, GeluTanh, Silu, Sigmoid }, $constant => $call)
     };
 }
 

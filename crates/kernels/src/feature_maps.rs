@@ -4,7 +4,7 @@ use pulp::Simd;
 
 use crate::activation::sigmoids;
 use crate::simd::{exp, exp_nonpositive};
-use crate::sweep::{VectorOp, parallel_sweep};
+use crate::sweep::{VectorOp, for_variant, parallel_sweep};
 
 /// A positive elementwise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,27 +86,9 @@ fn ln_1p<S: Simd>(simd: S, t: S::f32s) -> S::f32s {
     simd.mul_f32s(s, series)
 }
 
-/// Monomorphizes the call for each map, so that dispatch happens once and not per vector.
 macro_rules! for_map {
     ($map:expr, $constant:ident => $call:expr) => {
-        match $map {
-            FeatureMap::EluPlusOne => {
-                const $constant: usize = FeatureMap::EluPlusOne as usize;
-                $call
-            }
-            FeatureMap::Relu => {
-                const $constant: usize = FeatureMap::Relu as usize;
-                $call
-            }
-            FeatureMap::Exp => {
-                const $constant: usize = FeatureMap::Exp as usize;
-                $call
-            }
-            FeatureMap::Softplus => {
-                const $constant: usize = FeatureMap::Softplus as usize;
-                $call
-            }
-        }
+        for_variant!($map, FeatureMap { EluPlusOne, Relu, Exp, Softplus }, $constant => $call)
     };
 }
 

@@ -14,210 +14,57 @@ use pulp::{Simd, WithSimd};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
 use crate::sweep::{VectorOp, sweep};
-use backward::NormBackward;
 
-/// `y = (x - mean) / sqrt(variance + epsilon) · weight + bias` in each row; the rows are as wide as `weight`.
-///
-/// `mean` and `rstd`, the reciprocal standard deviation, have one value per row and are saved for the backward pass.
-///
-/// # Panics
-/// When the sizes do not match.
-pub fn layer_norm(
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    epsilon: f32,
-    y: &mut [f32],
-    mean: &mut [f32],
-    rstd: &mut [f32],
-) {
-    NormForward {
-        operation: "layer_norm",
-        x,
-        sum: None,
-        weight,
-        bias,
-        epsilon,
-        y,
-        mean: Some(mean),
-        rstd,
-    }
-    .run();
+pub use backward::NormBackward;
+
+/// The forward pass: `y = (x - mean) / sqrt(variance + epsilon) · weight + bias` in each row, where rows are as wide as
+/// `weight`. Without `mean` it is RMS norm: `y = x / sqrt(mean of x² + epsilon) · weight + bias`.
+#[derive(Debug)]
+pub struct NormForward<'a> {
+    /// `[rows, width]`
+    pub x: &'a [f32],
+    /// A residual, `[rows, width]`: `x` is added to it in place, and the norm is that of the sum.
+    pub sum: Option<&'a mut [f32]>,
+    /// `[width]`
+    pub weight: &'a [f32],
+    /// `[width]`
+    pub bias: Option<&'a [f32]>,
+    /// Added to the variance or mean square.
+    pub epsilon: f32,
+    /// The result, `[rows, width]`.
+    pub y: &'a mut [f32],
+    /// Of each row, saved for the backward pass; none for RMS norm.
+    pub mean: Option<&'a mut [f32]>,
+    /// The reciprocal standard deviation or root mean square of each row, saved for the backward pass.
+    pub rstd: &'a mut [f32],
 }
 
-/// Adds `x` to `sum` in place, and computes the [`layer_norm`] of the sum.
-///
-/// # Panics
-/// When the sizes do not match.
-#[allow(clippy::too_many_arguments)]
-pub fn add_layer_norm(
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    epsilon: f32,
-    sum: &mut [f32],
-    y: &mut [f32],
-    mean: &mut [f32],
-    rstd: &mut [f32],
-) {
-    NormForward {
-        operation: "add_layer_norm",
-        x,
-        sum: Some(sum),
-        weight,
-        bias,
-        epsilon,
-        y,
-        mean: Some(mean),
-        rstd,
+/// The name of a norm with or without a mean.
+fn name(has_mean: bool) -> &'static str {
+    match has_mean {
+        true => "layer_norm",
+        false => "rms_norm",
     }
-    .run();
-}
-
-/// `y = x / sqrt(mean of x² + epsilon) · weight + bias` in each row; the rows are as wide as `weight`.
-///
-/// `inverse_rms` has one value per row and is saved for the backward pass.
-///
-/// # Panics
-/// When the sizes do not match.
-pub fn rms_norm(
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    epsilon: f32,
-    y: &mut [f32],
-    inverse_rms: &mut [f32],
-) {
-    NormForward {
-        operation: "rms_norm",
-        x,
-        sum: None,
-        weight,
-        bias,
-        epsilon,
-        y,
-        mean: None,
-        rstd: inverse_rms,
-    }
-    .run();
-}
-
-/// Adds `x` to `sum` in place, and computes the [`rms_norm`] of the sum.
-///
-/// # Panics
-/// When the sizes do not match.
-#[allow(clippy::too_many_arguments)]
-pub fn add_rms_norm(
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    epsilon: f32,
-    sum: &mut [f32],
-    y: &mut [f32],
-    inverse_rms: &mut [f32],
-) {
-    NormForward {
-        operation: "add_rms_norm",
-        x,
-        sum: Some(sum),
-        weight,
-        bias,
-        epsilon,
-        y,
-        mean: None,
-        rstd: inverse_rms,
-    }
-    .run();
-}
-
-/// The gradients of [`layer_norm`]. For [`add_layer_norm`], `x` is the sum, and `dx` the gradient of both its terms.
-///
-/// `residual_gradient` is added to `dx`: the gradient of `x` from its other uses, such as a residual connection.
-///
-/// # Panics
-/// When the sizes do not match.
-#[allow(clippy::too_many_arguments)]
-pub fn layer_norm_backward(
-    dy: &[f32],
-    residual_gradient: Option<&[f32]>,
-    x: &[f32],
-    weight: &[f32],
-    mean: &[f32],
-    rstd: &[f32],
-    dx: &mut [f32],
-    dweight: &mut [f32],
-    dbias: Option<&mut [f32]>,
-) {
-    NormBackward {
-        operation: "layer_norm_backward",
-        dy,
-        residual_gradient,
-        x,
-        weight,
-        mean: Some(mean),
-        rstd,
-        dx,
-        sums_bias: dbias.is_some(),
-    }
-    .run(dweight, dbias);
-}
-
-/// The gradients of [`rms_norm`], as in [`layer_norm_backward`].
-///
-/// # Panics
-/// When the sizes do not match.
-#[allow(clippy::too_many_arguments)]
-pub fn rms_norm_backward(
-    dy: &[f32],
-    residual_gradient: Option<&[f32]>,
-    x: &[f32],
-    weight: &[f32],
-    inverse_rms: &[f32],
-    dx: &mut [f32],
-    dweight: &mut [f32],
-    dbias: Option<&mut [f32]>,
-) {
-    NormBackward {
-        operation: "rms_norm_backward",
-        dy,
-        residual_gradient,
-        x,
-        weight,
-        mean: None,
-        rstd: inverse_rms,
-        dx,
-        sums_bias: dbias.is_some(),
-    }
-    .run(dweight, dbias);
-}
-
-/// The forward pass over a range of rows; without a mean it is RMS norm.
-struct NormForward<'a> {
-    operation: &'static str,
-    x: &'a [f32],
-    /// Residual that `x` is added to before the norm.
-    sum: Option<&'a mut [f32]>,
-    weight: &'a [f32],
-    bias: Option<&'a [f32]>,
-    epsilon: f32,
-    y: &'a mut [f32],
-    mean: Option<&'a mut [f32]>,
-    rstd: &'a mut [f32],
 }
 
 impl NormForward<'_> {
-    fn run(self) {
+    /// Computes all rows.
+    ///
+    /// # Panics
+    /// When the sizes do not match.
+    pub fn run(self) {
         let (rows, width) = (self.rstd.len(), self.weight.len());
-        check_length(self.operation, "x", self.x.len(), rows * width);
-        check_length(self.operation, "y", self.y.len(), rows * width);
+        let name = name(self.mean.is_some());
+        check_length(name, "x", self.x.len(), rows * width);
+        check_length(name, "y", self.y.len(), rows * width);
         if let Some(sum) = &self.sum {
-            check_length(self.operation, "sum", sum.len(), rows * width);
+            check_length(name, "sum", sum.len(), rows * width);
         }
         if let Some(bias) = self.bias {
-            check_length(self.operation, "bias", bias.len(), width);
+            check_length(name, "bias", bias.len(), width);
         }
         if let Some(mean) = &self.mean {
-            check_length(self.operation, "mean", mean.len(), rows);
+            check_length(name, "mean", mean.len(), rows);
         }
         let instructions = simd::instructions();
         let parts = Partition::of_rows(rows, width);
@@ -228,7 +75,6 @@ impl NormForward<'_> {
             .map(|(range, (y, rstd))| {
                 let elements = range.start * width..range.end * width;
                 NormForward {
-                    operation: self.operation,
                     x: &self.x[elements],
                     sum: sum.as_mut().and_then(Iterator::next),
                     weight: self.weight,

@@ -8,6 +8,20 @@ use pulp::{Simd, WithSimd};
 use crate::partition::{self, Partition};
 use crate::simd;
 
+/// Evaluates `$call` with a constant that is the number of the variant: the kernel is monomorphized for each variant, so that
+/// dispatch happens once and not per vector.
+macro_rules! for_variant {
+    ($value:expr, $enum:ident { $($variant:ident),* }, $constant:ident => $call:expr) => {
+        match $value {
+            $($enum::$variant => {
+                const $constant: usize = $enum::$variant as usize;
+                $call
+            })*
+        }
+    };
+}
+pub(crate) use for_variant;
+
 /// An operation on one vector of each slice.
 ///
 /// A trait with `#[inline(always)]` methods rather than a closure: code that is not inlined is compiled without the

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    BlockConfig, EmbeddingConfig, GlobalsConfig, HeadConfig, NormConfig, PatchesConfig,
-    PoolerConfig, PositionsConfig, ResidualConfig, Role, SequenceClassifierConfig,
-    TokenClassifierConfig,
-};
+use crate::attention::Role;
+use crate::block::{BlockConfig, ResidualConfig};
+use crate::embeddings::{EmbeddingConfig, PatchesConfig};
+use crate::head::{HeadConfig, PoolerConfig, SequenceClassifierConfig, TokenClassifierConfig};
+use crate::positions::PositionsConfig;
+use crate::{GlobalsConfig, NormConfig};
 
 /// Settings of a transformer: a stack, its heads and an optional encoder. The defaults are those of a decoder-only language
 /// model. In files the settings of the stack stand beside those of the heads, without a table of their own.

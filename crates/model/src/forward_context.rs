@@ -5,7 +5,9 @@ use std::ops::Range;
 use attentive_tensor::{Randomness, RotaryAngles};
 use burn::tensor::Tensor;
 
-use crate::{Cache, DistanceBias, Memory, Observer, Site};
+use crate::attention::Memory;
+use crate::positions::DistanceBias;
+use crate::{Cache, Observer, Site};
 
 /// The shared state of one forward pass.
 #[derive(Default)]

@@ -3,8 +3,9 @@
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
+use crate::attention::{AttentionConfig, Role};
 use crate::checks::refuse;
-use crate::{AttentionConfig, ConfigError, Role, StackConfig};
+use crate::{ConfigError, StackConfig};
 
 /// Which positions have global attention by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,10 +6,12 @@ use attentive_tensor::Randomness;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
+use crate::attention::Memory;
+use crate::embeddings::AdaptiveSoftmax;
+use crate::head::{ClassLogits, HeadConfig, LmHead, Pooler, SequenceClassifier, TokenClassifier};
 use crate::{
-    AdaptiveSoftmax, ClassLogits, ConfigError, ForwardOptions, HeadConfig, HiddenStates,
-    Initializer, Input, InputData, Linear, LmHead, Memory, ModelConfig, Pooler, SequenceClassifier,
-    Stack, TokenClassifier,
+    ConfigError, ForwardOptions, HiddenStates, Initializer, Input, InputData, Linear, ModelConfig,
+    Stack,
 };
 
 /// A transformer with its heads. The names of its fields are those of saved tensors.

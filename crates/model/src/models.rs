@@ -1,10 +1,12 @@
 //! Settings of well-known architectures, to start from. (`checkpoint` reads those of a checkpoint's config.json.)
 
-use crate::{
-    Activation, AttentionConfig, BlockConfig, EmbeddingConfig, FeedForwardConfig,
-    FullAttentionConfig, HeadConfig, ModelConfig, NormConfig, NormPlacement, PlainConfig,
-    PositionsConfig, Role, SinusoidalConfig, StackConfig,
-};
+use crate::attention::{AttentionConfig, FullAttentionConfig, Role};
+use crate::block::{BlockConfig, NormPlacement};
+use crate::embeddings::EmbeddingConfig;
+use crate::feed_forward::{FeedForwardConfig, PlainConfig};
+use crate::head::HeadConfig;
+use crate::positions::{PositionsConfig, SinusoidalConfig};
+use crate::{Activation, ModelConfig, NormConfig, StackConfig};
 
 /// Sizes of the original Transformer; the defaults are those of its base model.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 
-use crate::Role;
+use crate::attention::Role;
 
 /// A point of a model where the residual stream `[batch, length, width]` can be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,13 +6,13 @@ use attentive_tensor::{Randomness, add, dropout, embedding};
 use burn::module::Module;
 use burn::tensor::{Device, Int, Tensor};
 
-use crate::adaptive::embed;
+use crate::attention::Memory;
+use crate::block::{Block, Residual};
+use crate::embeddings::embed;
+use crate::embeddings::{AdaptiveEmbedding, Embedding, Patches};
 use crate::positions::interpolated;
-use crate::{
-    AdaptiveEmbedding, Axial, Block, Cache, DistanceBias, Embedding, ForwardContext, Initializer,
-    Linear, Memory, Norm, Observer, Patches, PositionsConfig, Residual, Site, StackConfig,
-    sinusoid,
-};
+use crate::positions::{Axial, DistanceBias, PositionsConfig, sinusoid};
+use crate::{Cache, ForwardContext, Initializer, Linear, Norm, Observer, Site, StackConfig};
 
 /// Embeddings, blocks and the norm after them.
 #[derive(Module, Debug)]

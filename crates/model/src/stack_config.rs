@@ -1,10 +1,13 @@
 //! What follows from the settings of a stack.
 
-use crate::config::default_init_std;
-use crate::{
-    AttentionConfig, AttentionSpec, BlockConfig, CacheSize, EmbeddingConfig, Flops, LearnedConfig,
-    PositionsConfig, RelativePositions, ResidualConfig, Role, StackConfig, Widths,
+use crate::attention::{
+    AttentionConfig, AttentionSpec, CacheSize, RelativePositions, Role, Widths,
 };
+use crate::block::{BlockConfig, ResidualConfig};
+use crate::config::default_init_std;
+use crate::embeddings::EmbeddingConfig;
+use crate::positions::{LearnedConfig, PositionsConfig};
+use crate::{Flops, StackConfig};
 
 impl StackConfig {
     /// A decoder of these sizes with learned positions and no blocks yet.

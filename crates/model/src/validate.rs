@@ -1,7 +1,9 @@
 //! Validation of a model's settings.
 
+use crate::attention::Role;
+use crate::block::{BlockConfig, ResidualConfig};
 use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
-use crate::{BlockConfig, ConfigError, ModelConfig, ResidualConfig, Role, StackConfig};
+use crate::{ConfigError, ModelConfig, StackConfig};
 
 impl ModelConfig {
     /// Whether the settings are valid, each alone and together.

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use attentive_model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Cache, ForwardContext, Recorder,
-    RelativePositions, Role, Widths, parameters, replace_parameters,
+use attentive_model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, RelativePositions, Role, Widths,
 };
+use attentive_model::{Cache, ForwardContext, Recorder, parameters, replace_parameters};
 use attentive_testing::{Scale, assert_close, difference, ulps_of_sum};
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};

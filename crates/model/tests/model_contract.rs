@@ -1,8 +1,10 @@
 //! Properties of all models built from parts: causality, KV caches, padding, norm placement, dropout, observers.
 
+use attentive_model::feed_forward::FeedForwardConfig;
+use attentive_model::positions::PositionsConfig;
 use attentive_model::{
-    Cache, FeedForwardConfig, ForwardOptions, Input, Model, ModelConfig, Observer, PositionsConfig,
-    Purpose, Randomness, Recorder, Site, parameters, replace_parameters,
+    Cache, ForwardOptions, Input, Model, ModelConfig, Observer, Purpose, Randomness, Recorder,
+    Site, parameters, replace_parameters,
 };
 use attentive_testing::{Scale, assert_close, difference, ulps};
 use burn::tensor::{Device, Int, Tensor, TensorData};

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use attentive_model::{Input, Model, PooledFrom};
+use attentive_model::head::PooledFrom;
+use attentive_model::{Input, Model};
 use attentive_text::{Encoded, PadTo, Tokenizer, Truncation, TruncationStrategy};
 use burn::tensor::{Int, Tensor, TensorData};
 

@@ -2,7 +2,8 @@
 
 use attentive_checkpoint::{ClassificationFunction, Description};
 use attentive_images::{Image, Preprocessor};
-use attentive_model::{ForwardOptions, Input, Model, TokenTask};
+use attentive_model::head::TokenTask;
+use attentive_model::{ForwardOptions, Input, Model};
 use burn::tensor::{Tensor, TensorData};
 
 use attentive_generation::softmax;

@@ -1,6 +1,7 @@
 //! Fill-mask: the most probable tokens at masked positions.
 
-use attentive_model::{ForwardOptions, Role};
+use attentive_model::ForwardOptions;
+use attentive_model::attention::Role;
 use attentive_text::Tokenizer;
 
 use attentive_generation::softmax;

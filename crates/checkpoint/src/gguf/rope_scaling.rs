@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Keys;
 use super::llama::FREQUENCIES;
 use crate::TensorFile;
-use attentive_model::{Llama3Scaling, RotaryConfig, RotaryScaling};
+use attentive_model::positions::{Llama3Scaling, RotaryConfig, RotaryScaling};
 
 /// The largest relative error of a factor; factors are f32.
 const TOLERANCE: f64 = 1e-4;

@@ -6,10 +6,9 @@ use burn::tensor::{Tensor, TensorData};
 
 use super::super::CheckpointError;
 use super::input_tensors::{InputTensors, IntMatrix};
-use attentive_model::{
-    AttentionConfig, BlockConfig, Input, InputData, Memory, MemoryStart, Model, ModelConfig,
-    StackConfig,
-};
+use attentive_model::attention::{AttentionConfig, Memory, MemoryStart};
+use attentive_model::block::BlockConfig;
+use attentive_model::{Input, InputData, Model, ModelConfig, StackConfig};
 
 /// The names of a model's inputs.
 pub fn input_names(config: &ModelConfig) -> Vec<&'static str> {

@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 use burn::tensor::TensorData;
 
 use super::{CheckpointError, Description, LastHiddenState, TensorFile};
-use attentive_model::{
-    AttentionSite, Cache, ClassLogits, ForwardOptions, Memory, Model, Output, PooledFrom, Recorder,
-    Role, Site, TokenTask,
-};
+use attentive_model::attention::{Memory, Role};
+use attentive_model::head::{ClassLogits, PooledFrom, TokenTask};
+use attentive_model::{AttentionSite, Cache, ForwardOptions, Model, Output, Recorder, Site};
 use input_tensors::InputTensors;
 use inputs::ModelInputs;
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use attentive_checkpoint::{self as checkpoint, Description};
-use attentive_model::{AttentionConfig, FeedForwardConfig, Model, ModelConfig, parameters};
+use attentive_model::attention::AttentionConfig;
+use attentive_model::feed_forward::FeedForwardConfig;
+use attentive_model::{Model, ModelConfig, parameters};
 use burn::tensor::Device;
 use serde_json::{Value, json};
 

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use attentive_checkpoint::{self as checkpoint, SaveOptions, model_tensors};
+use attentive_model::attention::{AttentionConfig, MemoryStart};
+use attentive_model::block::ResidualConfig;
+use attentive_model::head::HeadConfig;
 use attentive_model::{
-    AttentionConfig, Cache, ForwardOptions, GlobalsConfig, HeadConfig, Input, MemoryStart, Model,
-    ModelConfig, Recorder, ResidualConfig, replace_parameters,
+    Cache, ForwardOptions, GlobalsConfig, Input, Model, ModelConfig, Recorder, replace_parameters,
 };
 use attentive_testing::{CLEAR_MARGIN, Scale, VALUES, assert_close, assert_near, margin, ulps};
 use burn::tensor::{Device, Tensor, TensorData};

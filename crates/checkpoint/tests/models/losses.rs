@@ -1,7 +1,8 @@
 //! Losses and gradients of models other than decoders, against PyTorch's.
 
 use attentive_checkpoint::{self as checkpoint, saved_tensors};
-use attentive_model::{ForwardOptions, Input, Memory, Model};
+use attentive_model::attention::Memory;
+use attentive_model::{ForwardOptions, Input, Model};
 use attentive_tensor::cross_entropy;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 

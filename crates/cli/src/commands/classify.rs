@@ -9,7 +9,7 @@ use attentive::checkpoint;
 use attentive::checkpoint::ClassificationFunction;
 use attentive::hub::FileSet;
 use attentive::images::{Image, Preprocessor};
-use attentive::model::TokenTask;
+use attentive::model::head::TokenTask;
 use attentive::tasks::{
     ClassLabels, ClassScore, ClassifiedToken, Text, classify_images, classify_texts,
     classify_tokens,

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use attentive_checkpoint::{self as checkpoint, TensorFile};
 use attentive_formats::json;
-use attentive_model::{ForwardOptions, Input, Memory, Model};
+use attentive_model::attention::Memory;
+use attentive_model::{ForwardOptions, Input, Model};
 use attentive_testing::{CLEAR_MARGIN, EPSILON};
 use burn::tensor::Device;
 use serde_json::{Map, Value};

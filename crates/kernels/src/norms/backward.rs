@@ -7,49 +7,44 @@ use crate::partition::{self, Partition, check_length};
 use crate::simd;
 use crate::sweep::{VectorOp, sweep};
 
-/// The backward pass over a range of rows. Returns their gradient of the weight, followed by that of the bias.
-pub(super) struct NormBackward<'a> {
-    pub operation: &'static str,
+/// The backward pass of [`NormForward`](super::NormForward); of a residual sum, `x` is the sum, and `dx` the gradient of both
+/// its terms.
+#[derive(Debug)]
+pub struct NormBackward<'a> {
+    /// The gradient of the result, `[rows, width]`.
     pub dy: &'a [f32],
+    /// Added to `dx`: the gradient of `x` from its other uses, such as a residual connection.
     pub residual_gradient: Option<&'a [f32]>,
+    /// `[rows, width]`
     pub x: &'a [f32],
+    /// `[width]`
     pub weight: &'a [f32],
+    /// As the forward pass saved it; none for RMS norm.
     pub mean: Option<&'a [f32]>,
+    /// As the forward pass saved it.
     pub rstd: &'a [f32],
+    /// The gradient of `x`.
     pub dx: &'a mut [f32],
-    /// Whether the gradient of a bias is needed. Layer norm computes it anyway, along with the mean.
-    pub sums_bias: bool,
+    /// The gradient of the weight.
+    pub dweight: &'a mut [f32],
+    /// The gradient of the bias, if it is needed.
+    pub dbias: Option<&'a mut [f32]>,
 }
 
 impl NormBackward<'_> {
-    /// Processes all rows, and sums the gradients of their parts in order.
-    pub fn run(self, dweight: &mut [f32], mut dbias: Option<&mut [f32]>) {
-        let (rows, width) = (self.rstd.len(), self.weight.len());
-        check_length(self.operation, "dy", self.dy.len(), rows * width);
-        check_length(self.operation, "x", self.x.len(), rows * width);
-        check_length(self.operation, "dx", self.dx.len(), rows * width);
-        if let Some(residual_gradient) = self.residual_gradient {
-            check_length(
-                self.operation,
-                "residual_gradient",
-                residual_gradient.len(),
-                rows * width,
-            );
-        }
-        check_length(self.operation, "dweight", dweight.len(), width);
-        if let Some(dbias) = &dbias {
-            check_length(self.operation, "dbias", dbias.len(), width);
-        }
-        if let Some(mean) = self.mean {
-            check_length(self.operation, "mean", mean.len(), rows);
-        }
+    /// Computes all rows; the gradients of weight and bias are summed over parts of the rows in order.
+    ///
+    /// # Panics
+    /// When the sizes do not match.
+    pub fn run(mut self) {
+        self.check();
+        let width = self.weight.len();
         let instructions = simd::instructions();
-        let parts = Partition::of_rows(rows, width);
+        let parts = Partition::of_rows(self.rstd.len(), width);
         let tasks: Vec<_> = (parts.ranges().zip(parts.split_mut(self.dx, width)))
             .map(|(range, dx)| {
                 let elements = range.start * width..range.end * width;
-                NormBackward {
-                    operation: self.operation,
+                BackwardTask {
                     dy: &self.dy[elements.clone()],
                     residual_gradient: self.residual_gradient.map(|it| &it[elements.clone()]),
                     x: &self.x[elements],
@@ -57,31 +52,68 @@ impl NormBackward<'_> {
                     mean: self.mean.map(|mean| &mean[range.clone()]),
                     rstd: &self.rstd[range],
                     dx,
-                    sums_bias: self.sums_bias,
+                    needs_dbias: self.dbias.is_some(),
                 }
             })
             .collect();
-        dweight.fill(0.0);
-        if let Some(dbias) = &mut dbias {
+        self.dweight.fill(0.0);
+        if let Some(dbias) = &mut self.dbias {
             dbias.fill(0.0);
         }
         for gradients in partition::map(tasks, |task| simd::run(instructions, task)) {
-            let (weights, biases) = gradients.split_at(width);
-            for (sum, term) in dweight.iter_mut().zip(weights) {
-                *sum += term;
+            let (dweight, dbias) = gradients.split_at(width);
+            add_assign(self.dweight, dweight);
+            if let Some(sum) = &mut self.dbias {
+                add_assign(sum, dbias);
             }
-            for (sum, term) in dbias
-                .iter_mut()
-                .flat_map(|sums| sums.iter_mut())
-                .zip(biases)
-            {
-                *sum += term;
-            }
+        }
+    }
+
+    fn check(&self) {
+        let (rows, width) = (self.rstd.len(), self.weight.len());
+        let check = |argument, actual, expected| {
+            let operation = match self.mean {
+                Some(_) => "layer_norm_backward",
+                None => "rms_norm_backward",
+            };
+            check_length(operation, argument, actual, expected);
+        };
+        check("dy", self.dy.len(), rows * width);
+        check("x", self.x.len(), rows * width);
+        check("dx", self.dx.len(), rows * width);
+        if let Some(residual_gradient) = self.residual_gradient {
+            check("residual_gradient", residual_gradient.len(), rows * width);
+        }
+        check("dweight", self.dweight.len(), width);
+        if let Some(dbias) = &self.dbias {
+            check("dbias", dbias.len(), width);
+        }
+        if let Some(mean) = self.mean {
+            check("mean", mean.len(), rows);
         }
     }
 }
 
-impl WithSimd for NormBackward<'_> {
+fn add_assign(sums: &mut [f32], terms: &[f32]) {
+    for (sum, term) in sums.iter_mut().zip(terms) {
+        *sum += term;
+    }
+}
+
+/// The backward pass over a range of rows. Returns their gradient of the weight, followed by that of the bias.
+struct BackwardTask<'a> {
+    dy: &'a [f32],
+    residual_gradient: Option<&'a [f32]>,
+    x: &'a [f32],
+    weight: &'a [f32],
+    mean: Option<&'a [f32]>,
+    rstd: &'a [f32],
+    dx: &'a mut [f32],
+    /// Whether the gradient of a bias is needed. Layer norm computes it anyway, along with the mean.
+    needs_dbias: bool,
+}
+
+impl WithSimd for BackwardTask<'_> {
     type Output = Vec<f32>;
 
     #[inline(always)]
@@ -102,7 +134,7 @@ impl WithSimd for NormBackward<'_> {
                 mean: 0.0,
                 product: 0.0,
             };
-            if self.mean.is_some() || self.sums_bias {
+            if self.mean.is_some() || self.needs_dbias {
                 let inputs = [dy, x, self.weight];
                 let outputs = [&mut *dweight, &mut *dbias];
                 let [sum, product] = sweep(simd, &gradient.normalize, inputs, outputs);

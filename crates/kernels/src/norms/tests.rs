@@ -37,95 +37,77 @@ fn tolerances(expected: &naive::NormOutput) -> (f64, f64) {
     (one, one * (expected.rstd.len() as f64).sqrt().max(1.0))
 }
 
-fn check_layer(inputs: &Inputs, rows: usize, has_bias: bool) {
-    let Inputs {
-        x,
-        residual,
-        weight,
-        bias,
-        dy,
-    } = inputs;
-    let bias = has_bias.then_some(bias.as_slice());
-    let bias64 = bias.map(to_f64);
-    let epsilon = f64::from(EPSILON);
-    let expected = naive::layer_norm(&to_f64(x), &to_f64(weight), bias64.as_deref(), epsilon);
-    let (row_tolerance, sum_tolerance) = tolerances(&expected);
-    on_each_instruction_set(|| {
-        let (mut y, mut mean, mut rstd) = (
-            vec![f32::NAN; x.len()],
-            vec![f32::NAN; rows],
-            vec![f32::NAN; rows],
-        );
-        layer_norm(x, weight, bias, EPSILON, &mut y, &mut mean, &mut rstd);
-        assert_close("y", &y, &expected.y, Scale::EachOrOne, row_tolerance);
-        assert_close("mean", &mean, &expected.mean, Scale::EachOrOne, 1e-6);
-        assert_close(
-            "rstd",
-            &rstd,
-            &expected.rstd,
-            Scale::EachOrOne,
-            row_tolerance,
-        );
-
-        let gradients = naive::layer_norm_backward(
-            &to_f64(dy),
-            &to_f64(x),
-            &to_f64(weight),
-            &to_f64(&mean),
-            &to_f64(&rstd),
-        );
-        let mut dx = vec![f32::NAN; x.len()];
-        let (mut dweight, mut dbias) = (vec![f32::NAN; weight.len()], vec![f32::NAN; weight.len()]);
-        let dbias_if_present = has_bias.then_some(dbias.as_mut_slice());
-        layer_norm_backward(
-            dy,
-            None,
-            x,
-            weight,
-            &mean,
-            &rstd,
-            &mut dx,
-            &mut dweight,
-            dbias_if_present,
-        );
-        assert_close("dx", &dx, &gradients.dx, Scale::EachOrOne, row_tolerance);
-        assert_close(
-            "dweight",
-            &dweight,
-            &gradients.dweight,
-            Scale::EachOrOne,
-            sum_tolerance,
-        );
-        if has_bias {
-            assert_close(
-                "dbias",
-                &dbias,
-                &gradients.dbias,
-                Scale::EachOrOne,
-                sum_tolerance,
-            );
-        }
-
-        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
-        add_layer_norm(
-            x, weight, bias, EPSILON, &mut sum, &mut sum_y, &mut mean, &mut rstd,
-        );
-        let expected_sum: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
-        assert_eq!(sum, expected_sum);
-        layer_norm(
-            &expected_sum,
-            weight,
-            bias,
-            EPSILON,
-            &mut y,
-            &mut mean,
-            &mut rstd,
-        );
-        assert_eq!(sum_y, y);
-    });
+/// A norm on slices that it allocates.
+struct Forward {
+    y: Vec<f32>,
+    mean: Option<Vec<f32>>,
+    rstd: Vec<f32>,
 }
 
-fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
+impl Forward {
+    fn new(
+        kind: Kind,
+        x: &[f32],
+        sum: Option<&mut [f32]>,
+        weight: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Self {
+        let rows = x.len().checked_div(weight.len()).unwrap_or(0);
+        let mut output = Self {
+            y: vec![f32::NAN; x.len()],
+            mean: (kind == Kind::Layer).then(|| vec![f32::NAN; rows]),
+            rstd: vec![f32::NAN; rows],
+        };
+        NormForward {
+            x,
+            sum,
+            weight,
+            bias,
+            epsilon: EPSILON,
+            y: &mut output.y,
+            mean: output.mean.as_deref_mut(),
+            rstd: &mut output.rstd,
+        }
+        .run();
+        output
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Layer,
+    Rms,
+}
+
+impl Kind {
+    fn naive(
+        self,
+        x: &[f64],
+        weight: &[f64],
+        bias: Option<&[f64]>,
+        epsilon: f64,
+    ) -> naive::NormOutput {
+        match self {
+            Self::Layer => naive::layer_norm(x, weight, bias, epsilon),
+            Self::Rms => naive::rms_norm(x, weight, bias, epsilon),
+        }
+    }
+
+    fn naive_backward(
+        self,
+        dy: &[f64],
+        x: &[f64],
+        weight: &[f64],
+        forward: &naive::NormOutput,
+    ) -> naive::NormGradients {
+        match self {
+            Self::Layer => naive::layer_norm_backward(dy, x, weight, &forward.mean, &forward.rstd),
+            Self::Rms => naive::rms_norm_backward(dy, x, weight, &forward.rstd),
+        }
+    }
+}
+
+fn check(kind: Kind, inputs: &Inputs, has_bias: bool) {
     let Inputs {
         x,
         residual,
@@ -134,78 +116,62 @@ fn check_rms(inputs: &Inputs, rows: usize, has_bias: bool) {
         dy,
     } = inputs;
     let bias = has_bias.then_some(bias.as_slice());
-    let bias64 = bias.map(to_f64);
-    let epsilon = f64::from(EPSILON);
-    let expected = naive::rms_norm(&to_f64(x), &to_f64(weight), bias64.as_deref(), epsilon);
+    let (x64, weight64, bias64) = (to_f64(x), to_f64(weight), bias.map(to_f64));
+    let expected = kind.naive(&x64, &weight64, bias64.as_deref(), f64::from(EPSILON));
     let (row_tolerance, sum_tolerance) = tolerances(&expected);
+    let close = |what: &str, ours: &[f32], expected: &[f64], tolerance: f64| {
+        let what = format!("{kind:?} {what}");
+        assert_close(&what, ours, expected, Scale::EachOrOne, tolerance);
+    };
     on_each_instruction_set(|| {
-        let (mut y, mut rstd) = (vec![f32::NAN; x.len()], vec![f32::NAN; rows]);
-        rms_norm(x, weight, bias, EPSILON, &mut y, &mut rstd);
-        assert_close("y", &y, &expected.y, Scale::EachOrOne, row_tolerance);
-        assert_close(
-            "rstd",
-            &rstd,
-            &expected.rstd,
-            Scale::EachOrOne,
-            row_tolerance,
-        );
-
-        let gradients =
-            naive::rms_norm_backward(&to_f64(dy), &to_f64(x), &to_f64(weight), &to_f64(&rstd));
-        let mut dx = vec![f32::NAN; x.len()];
-        let (mut dweight, mut dbias) = (vec![f32::NAN; weight.len()], vec![f32::NAN; weight.len()]);
-        let dbias_if_present = has_bias.then_some(dbias.as_mut_slice());
-        rms_norm_backward(
-            dy,
-            None,
-            x,
-            weight,
-            &rstd,
-            &mut dx,
-            &mut dweight,
-            dbias_if_present,
-        );
-        assert_close("dx", &dx, &gradients.dx, Scale::EachOrOne, row_tolerance);
-        if has_bias {
-            assert_close(
-                "dbias",
-                &dbias,
-                &gradients.dbias,
-                Scale::EachOrOne,
-                sum_tolerance,
-            );
+        let forward = Forward::new(kind, x, None, weight, bias);
+        close("y", &forward.y, &expected.y, row_tolerance);
+        close("rstd", &forward.rstd, &expected.rstd, row_tolerance);
+        let mean = forward.mean.as_deref();
+        if let Some(mean) = mean {
+            close("mean", mean, &expected.mean, 1e-6);
         }
-        let without_residual = dx.clone();
-        rms_norm_backward(
-            dy,
-            Some(residual),
-            x,
-            weight,
-            &rstd,
-            &mut dx,
-            &mut dweight,
-            None,
-        );
-        let with_residual: Vec<f32> = without_residual
-            .iter()
-            .zip(residual)
-            .map(|(a, b)| a + b)
-            .collect();
-        assert_eq!(dx, with_residual);
-        assert_close(
-            "dweight",
-            &dweight,
-            &gradients.dweight,
-            Scale::EachOrOne,
-            sum_tolerance,
-        );
 
-        let (mut sum, mut sum_y) = (residual.clone(), vec![f32::NAN; x.len()]);
-        add_rms_norm(x, weight, bias, EPSILON, &mut sum, &mut sum_y, &mut rstd);
-        let expected_sum: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
-        assert_eq!(sum, expected_sum);
-        rms_norm(&expected_sum, weight, bias, EPSILON, &mut y, &mut rstd);
-        assert_eq!(sum_y, y);
+        let saved = naive::NormOutput {
+            y: Vec::new(),
+            mean: mean.map(to_f64).unwrap_or_default(),
+            rstd: to_f64(&forward.rstd),
+        };
+        let gradients = kind.naive_backward(&to_f64(dy), &x64, &weight64, &saved);
+        let backward = |residual_gradient: Option<&[f32]>, needs_dbias: bool| {
+            let mut dx = vec![f32::NAN; x.len()];
+            let mut dweight = vec![f32::NAN; weight.len()];
+            let mut dbias = needs_dbias.then(|| vec![f32::NAN; weight.len()]);
+            NormBackward {
+                dy,
+                residual_gradient,
+                x,
+                weight,
+                mean,
+                rstd: &forward.rstd,
+                dx: &mut dx,
+                dweight: &mut dweight,
+                dbias: dbias.as_deref_mut(),
+            }
+            .run();
+            (dx, dweight, dbias)
+        };
+        let (dx, dweight, dbias) = backward(None, has_bias);
+        close("dx", &dx, &gradients.dx, row_tolerance);
+        close("dweight", &dweight, &gradients.dweight, sum_tolerance);
+        if let Some(dbias) = dbias {
+            close("dbias", &dbias, &gradients.dbias, sum_tolerance);
+        }
+        let (dx_with_residual, dweight, _) = backward(Some(residual), false);
+        let added: Vec<f32> = dx.iter().zip(residual).map(|(a, b)| a + b).collect();
+        assert_eq!(dx_with_residual, added);
+        close("dweight", &dweight, &gradients.dweight, sum_tolerance);
+
+        let mut sum = residual.clone();
+        let of_sum = Forward::new(kind, x, Some(&mut sum), weight, bias);
+        let added: Vec<f32> = x.iter().zip(residual).map(|(a, b)| a + b).collect();
+        assert_eq!(sum, added);
+        assert_eq!(of_sum.y, Forward::new(kind, &added, None, weight, bias).y);
     });
 }
 
@@ -215,8 +181,8 @@ proptest! {
     #[test]
     fn norms_equal_the_naive_reference((rows, width) in shapes(), seed: u64, has_bias: bool) {
         let inputs = Inputs::new(rows, width, seed);
-        check_layer(&inputs, rows, has_bias);
-        check_rms(&inputs, rows, has_bias);
+        check(Kind::Layer, &inputs, has_bias);
+        check(Kind::Rms, &inputs, has_bias);
     }
 }
 
@@ -268,10 +234,9 @@ fn the_variance_is_accurate_far_from_zero() {
     let weight = vec![1.0; 256];
     let expected = naive::layer_norm(&to_f64(&x), &to_f64(&weight), None, f64::from(EPSILON));
     on_each_instruction_set(|| {
-        let (mut y, mut mean, mut rstd) = (vec![0.0; 256], [0.0], [0.0]);
-        layer_norm(&x, &weight, None, EPSILON, &mut y, &mut mean, &mut rstd);
-        assert_close("rstd", &rstd, &expected.rstd, Scale::EachOrOne, 1e-6);
-        assert_close("y", &y, &expected.y, Scale::EachOrOne, 2e-4);
+        let found = Forward::new(Kind::Layer, &x, None, &weight, None);
+        assert_close("rstd", &found.rstd, &expected.rstd, Scale::EachOrOne, 1e-6);
+        assert_close("y", &found.y, &expected.y, Scale::EachOrOne, 2e-4);
     });
 }
 
@@ -281,8 +246,7 @@ fn nan_and_infinity_propagate_only_within_their_row() {
         on_each_instruction_set(|| {
             let mut x = random_values(1, 3 * 19);
             x[25] = bad;
-            let (mut y, mut mean, mut rstd) = (vec![0.0; x.len()], [0.0; 3], [0.0; 3]);
-            layer_norm(&x, &[1.0; 19], None, EPSILON, &mut y, &mut mean, &mut rstd);
+            let y = Forward::new(Kind::Layer, &x, None, &[1.0; 19], None).y;
             assert!(y[19..38].iter().all(|y| y.is_nan()));
             assert!(y[..19].iter().chain(&y[38..]).all(|y| y.is_finite()));
         });
@@ -295,16 +259,18 @@ fn gradients_do_not_depend_on_scheduling() {
     let Inputs { x, weight, dy, .. } = Inputs::new(rows, width, 3);
     let run = || {
         let (mut dx, mut dweight) = (vec![0.0; x.len()], vec![0.0; width]);
-        rms_norm_backward(
-            &dy,
-            None,
-            &x,
-            &weight,
-            &vec![0.7; rows],
-            &mut dx,
-            &mut dweight,
-            None,
-        );
+        NormBackward {
+            dy: &dy,
+            residual_gradient: None,
+            x: &x,
+            weight: &weight,
+            mean: None,
+            rstd: &vec![0.7; rows],
+            dx: &mut dx,
+            dweight: &mut dweight,
+            dbias: None,
+        }
+        .run();
         (dx, dweight)
     };
     let once = threads::single_threaded(run);
@@ -314,9 +280,17 @@ fn gradients_do_not_depend_on_scheduling() {
 #[test]
 fn mismatched_sizes_are_refused() {
     let call = |rows: usize, width: usize, len: usize| {
-        let (x, weight) = (vec![0.0; len], vec![0.0; width]);
-        let y = &mut x.clone();
-        rms_norm(&x, &weight, None, EPSILON, y, &mut vec![0.0; rows]);
+        NormForward {
+            x: &vec![0.0; len],
+            sum: None,
+            weight: &vec![0.0; width],
+            bias: None,
+            epsilon: EPSILON,
+            y: &mut vec![0.0; len],
+            mean: None,
+            rstd: &mut vec![0.0; rows],
+        }
+        .run();
     };
     let message = panic_message(|| call(2, 3, 7));
     assert!(

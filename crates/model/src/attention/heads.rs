@@ -183,8 +183,8 @@ macro_rules! with_heads {
 
         impl $name {
             /// The fields that all kinds with heads share.
-            pub fn heads_config(&self) -> $crate::HeadsConfig {
-                $crate::HeadsConfig {
+            pub fn heads_config(&self) -> $crate::attention::HeadsConfig {
+                $crate::attention::HeadsConfig {
                     heads: self.heads,
                     key_value_heads: self.key_value_heads,
                     head_width: self.head_width,
@@ -201,7 +201,7 @@ macro_rules! with_heads {
                 Some(&mut self.dropout)
             }
 
-            fn heads(&self) -> Option<$crate::HeadsConfig> {
+            fn heads(&self) -> Option<$crate::attention::HeadsConfig> {
                 Some(self.heads_config())
             }
 

@@ -20,10 +20,8 @@ use super::multi_head::{merge_heads, split_heads};
 use super::pattern::{AttendContext, Qkv};
 use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
 use crate::checks::{refuse, size};
-use crate::{
-    AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear, SinusoidLayout,
-    sinusoid,
-};
+use crate::positions::{SinusoidLayout, sinusoid};
+use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
 with_heads! {
     /// Settings of Transformer-XL's attention.

@@ -6,9 +6,8 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{positive, refuse};
-use crate::{
-    AdaptiveSoftmaxConfig, ConfigError, Initializer, Linear, Norm, NormConfig, StackConfig,
-};
+use crate::embeddings::AdaptiveSoftmaxConfig;
+use crate::{ConfigError, Initializer, Linear, Norm, NormConfig, StackConfig};
 
 /// The language-model head of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

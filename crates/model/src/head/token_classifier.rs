@@ -5,11 +5,10 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use crate::block::Sublayer;
 use crate::checks::{positive, probability, refuse, size};
-use crate::{
-    ConfigError, FeedForward, FeedForwardConfig, ForwardContext, Initializer, InputData, Linear,
-    NormConfig, StackConfig, Sublayer,
-};
+use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::{ConfigError, ForwardContext, Initializer, InputData, Linear, NormConfig, StackConfig};
 
 /// Settings of a token classifier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{refuse, size};
-use crate::{ConfigError, Embedding, Initializer, StackConfig};
+use crate::embeddings::Embedding;
+use crate::{ConfigError, Initializer, StackConfig};
 
 /// Settings of axial positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,8 +22,9 @@ pub use rotary::{Llama3Scaling, RotaryConfig, RotaryFrequencies, RotaryScaling, 
 pub use sinusoidal::{SinusoidLayout, SinusoidalConfig, sinusoid, sinusoid_shift};
 pub use t5_buckets::{BucketDirection, T5BucketsConfig};
 
+use crate::attention::{HeadsConfig, Role};
 use crate::checks::refuse;
-use crate::{ConfigError, HeadsConfig, Role, StackConfig};
+use crate::{ConfigError, StackConfig};
 
 /// The kind of positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

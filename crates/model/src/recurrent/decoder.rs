@@ -7,7 +7,9 @@ use burn::tensor::Tensor;
 use super::steps::by_step;
 use super::{Cell, CellState, Encoded, RecurrentConfig, Sequences};
 use crate::attention::Additive;
-use crate::{AttendContext, AttentionSite, Embedding, ForwardContext, Initializer, Linear, Role};
+use crate::attention::{AttendContext, Role};
+use crate::embeddings::Embedding;
+use crate::{AttentionSite, ForwardContext, Initializer, Linear};
 
 /// Embedding, attention and recurrent layers.
 #[derive(Module, Debug)]

@@ -6,7 +6,8 @@ use burn::tensor::Tensor;
 
 use super::steps::{Padding, by_step};
 use super::{Cell, CellState, Directions, RecurrentConfig, Sequences};
-use crate::{Embedding, ForwardContext, Initializer};
+use crate::embeddings::Embedding;
+use crate::{ForwardContext, Initializer};
 
 /// Embedding and recurrent layers.
 #[derive(Module, Debug)]

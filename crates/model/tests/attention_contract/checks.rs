@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use attentive_model::{AttentionConfig, CacheSize, Memory, Role};
+use attentive_model::attention::{AttentionConfig, CacheSize, Memory, Role};
 use attentive_testing::{Scale, VALUES, assert_close, assert_near};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};

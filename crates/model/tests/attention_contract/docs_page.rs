@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use attentive_model::{
-    Attention, AttentionConfig, AttentionSpec, FeedForwardConfig, Initializer, Model, ModelConfig,
-    PositionsConfig, Role, Widths,
-};
+use attentive_model::attention::{Attention, AttentionConfig, AttentionSpec, Role, Widths};
+use attentive_model::feed_forward::FeedForwardConfig;
+use attentive_model::positions::PositionsConfig;
+use attentive_model::{Initializer, Model, ModelConfig};
 use burn::tensor::Device;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};

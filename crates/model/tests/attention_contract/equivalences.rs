@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use attentive_model::{Role, parameters, replace_parameters};
+use attentive_model::attention::Role;
+use attentive_model::{parameters, replace_parameters};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::test_layer::{

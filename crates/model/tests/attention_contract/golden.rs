@@ -6,10 +6,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use attentive_checkpoint::TensorFile;
+use attentive_model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, MultiHead, Pattern, Role,
+    Widths,
+};
+use attentive_model::positions::DistanceBias;
 use attentive_model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Cache, DistanceBias, ForwardContext,
-    Initializer, Memory, MultiHead, Parameter, Pattern, Role, Widths, parameters,
-    replace_parameters,
+    Cache, ForwardContext, Initializer, Parameter, parameters, replace_parameters,
 };
 use attentive_testing::{GRADIENTS, Scale, VALUES, difference};
 use burn::module::{Module, ModuleVisitor, Param};

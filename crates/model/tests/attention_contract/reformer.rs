@@ -1,8 +1,7 @@
 //! What is specific to Reformer: what hashing may and may not change, its cost, and what it refuses.
 
-use attentive_model::{
-    AttentionSpec, Cache, CacheSize, ForwardContext, RelativePositions, Role, Widths,
-};
+use attentive_model::attention::{AttentionSpec, CacheSize, RelativePositions, Role, Widths};
+use attentive_model::{Cache, ForwardContext};
 use burn::tensor::{Device, Tensor};
 
 use crate::refusals::{refusal, refusal_with_positions, refused};

@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use attentive_formats::error_text::plain_serde_error;
-use attentive_model::{
-    Attention, AttentionConfig, AttentionSpec, Initializer, Model, ModelConfig, RelativePositions,
-    Role, Widths,
+use attentive_model::attention::{
+    Attention, AttentionConfig, AttentionSpec, RelativePositions, Role, Widths,
 };
+use attentive_model::{Initializer, Model, ModelConfig};
 use burn::tensor::Device;
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Sparse attention: global tokens given at run time, dilated windows with padding and cache, rotary positions in a layer with
 //! its own projections, and lengths whose attention matrix does not fit into memory.
 
-use attentive_model::{AttentionInput, Cache, ForwardContext, RelativePositions, Role};
+use attentive_model::attention::{AttentionInput, RelativePositions, Role};
+use attentive_model::{Cache, ForwardContext};
 use attentive_tensor::RotaryAngles;
 use burn::tensor::{Device, Int, Tensor};
 

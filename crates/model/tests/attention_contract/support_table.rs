@@ -1,6 +1,6 @@
 //! What each kind supports, found by building every example in every role, and the table of it in docs/attention.md.
 
-use attentive_model::{AttentionConfig, CacheSize, Role};
+use attentive_model::attention::{AttentionConfig, CacheSize, Role};
 use burn::tensor::Device;
 
 use crate::docs_page;

@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::ops::Range;
 
+use attentive_model::attention::{
+    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, Role, Widths,
+};
 use attentive_model::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Cache, ConfigError, ForwardContext,
-    Initializer, Memory, Purpose, Randomness, Recorder, Role, Widths,
+    Cache, ConfigError, ForwardContext, Initializer, Purpose, Randomness, Recorder,
 };
 use attentive_testing::{Scale, assert_close, difference, ulps_of_sum};
 use burn::tensor::{Device, Tensor, TensorData};

@@ -1,6 +1,7 @@
 //! What is specific to Transformer-XL: its memory, and what it refuses.
 
-use attentive_model::{AttentionInput, Cache, ForwardContext, Role};
+use attentive_model::attention::{AttentionInput, Role};
+use attentive_model::{Cache, ForwardContext};
 use burn::tensor::{Device, Tensor};
 
 use crate::refusals::refusal;

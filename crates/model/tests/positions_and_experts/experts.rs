@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::golden::{Case, Golden};
+use attentive_model::feed_forward::{FeedForward, FeedForwardConfig};
 use attentive_model::{
-    FeedForward, FeedForwardConfig, ForwardContext, Initializer, ModelConfig, Purpose, Randomness,
-    parameters, replace_parameters,
+    ForwardContext, Initializer, ModelConfig, Purpose, Randomness, parameters, replace_parameters,
 };
 use attentive_testing::{GRADIENTS, Scale, VALUES, assert_close};
 use burn::module::{Module, ModuleVisitor, Param};

@@ -2,10 +2,8 @@
 //! invalid settings.
 
 use crate::golden::Golden;
-use attentive_model::{
-    DistanceBias, ForwardOptions, Input, Mask, Model, ModelConfig, RotaryConfig, T5BucketsConfig,
-    alibi_slopes,
-};
+use attentive_model::positions::{DistanceBias, RotaryConfig, T5BucketsConfig, alibi_slopes};
+use attentive_model::{ForwardOptions, Input, Mask, Model, ModelConfig};
 use attentive_tensor::{ScoreBias, Scores, attention_weights, rotary};
 use attentive_testing::{Scale, VALUES, assert_close, assert_near, difference, ulps};
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};

@@ -42,8 +42,10 @@ struct AddNorm {
 struct Saved {
     sum: FlexTensor,
     weight: FlexTensor,
-    /// Mean and inverse standard deviation of each row; an RMSNorm has no means.
-    statistics: [Vec<f32>; 2],
+    /// Of each row; an RMSNorm has no means.
+    mean: Option<Vec<f32>>,
+    /// The reciprocal standard deviation or root mean square of each row.
+    rstd: Vec<f32>,
 }
 
 impl FusedOperation<4, 2> for AddNorm {
@@ -51,7 +53,7 @@ impl FusedOperation<4, 2> for AddNorm {
 
     fn forward(&self, inputs: [FlexTensor; 4]) -> [FlexTensor; 2] {
         let (outputs, saved) = self.forward_and_save(inputs);
-        saved.statistics.into_iter().for_each(release);
+        saved.mean.into_iter().chain([saved.rstd]).for_each(release);
         outputs
     }
 
@@ -63,51 +65,19 @@ impl FusedOperation<4, 2> for AddNorm {
         let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
         let mut sum = is_present(&branch).then(|| owned(branch));
         let (rows, width) = rows_and_width(&x);
-        let (mut y, mut inverse_std) = (buffer(rows * width), buffer(rows));
-        let mut mean = match self.kind {
-            NormKind::Layer => buffer(rows),
-            NormKind::Rms => Vec::new(),
-        };
-        let (x_data, weight_data, bias_data) = (data(&x), data(&weight), optional_data(&bias));
-        let epsilon = self.epsilon;
-        match (self.kind, sum.as_mut().map(FlexTensor::storage_mut)) {
-            (NormKind::Layer, None) => norms::layer_norm(
-                x_data,
-                weight_data,
-                bias_data,
-                epsilon,
-                &mut y,
-                &mut mean,
-                &mut inverse_std,
-            ),
-            (NormKind::Layer, Some(sum)) => norms::add_layer_norm(
-                x_data,
-                weight_data,
-                bias_data,
-                epsilon,
-                sum,
-                &mut y,
-                &mut mean,
-                &mut inverse_std,
-            ),
-            (NormKind::Rms, None) => norms::rms_norm(
-                x_data,
-                weight_data,
-                bias_data,
-                epsilon,
-                &mut y,
-                &mut inverse_std,
-            ),
-            (NormKind::Rms, Some(sum)) => norms::add_rms_norm(
-                x_data,
-                weight_data,
-                bias_data,
-                epsilon,
-                sum,
-                &mut y,
-                &mut inverse_std,
-            ),
+        let (mut y, mut rstd) = (buffer(rows * width), buffer(rows));
+        let mut mean = (self.kind == NormKind::Layer).then(|| buffer(rows));
+        norms::NormForward {
+            x: data(&x),
+            sum: sum.as_mut().map(FlexTensor::storage_mut),
+            weight: data(&weight),
+            bias: optional_data(&bias),
+            epsilon: self.epsilon,
+            y: &mut y,
+            mean: mean.as_deref_mut(),
+            rstd: &mut rstd,
         }
+        .run();
         let y = tensor_like(y, &x);
         let sum = match sum {
             Some(sum) => {
@@ -119,7 +89,8 @@ impl FusedOperation<4, 2> for AddNorm {
         let saved = Saved {
             sum: sum.clone(),
             weight,
-            statistics: [mean, inverse_std],
+            mean,
+            rstd,
         };
         ([sum, y], saved)
     }
@@ -133,7 +104,8 @@ impl FusedOperation<4, 2> for AddNorm {
         let Saved {
             sum,
             weight,
-            statistics,
+            mean,
+            rstd,
         } = saved;
         let [dsum, dy] = dys.map(|it| it.map(|it| contiguous(&it)));
         let [x_needs, branch_needs, weight_needs, bias_needs] = needs_gradient;
@@ -142,30 +114,18 @@ impl FusedOperation<4, 2> for AddNorm {
             Some(dy) => {
                 let (mut dx, mut dweight) = (buffer(rows * width), buffer(width));
                 let mut dbias = bias_needs.then(|| buffer(width));
-                let [mean, inverse_std] = &statistics;
-                match self.kind {
-                    NormKind::Layer => norms::layer_norm_backward(
-                        data(&dy),
-                        dsum.as_ref().map(data),
-                        data(&sum),
-                        data(&weight),
-                        mean,
-                        inverse_std,
-                        &mut dx,
-                        &mut dweight,
-                        dbias.as_deref_mut(),
-                    ),
-                    NormKind::Rms => norms::rms_norm_backward(
-                        data(&dy),
-                        dsum.as_ref().map(data),
-                        data(&sum),
-                        data(&weight),
-                        inverse_std,
-                        &mut dx,
-                        &mut dweight,
-                        dbias.as_deref_mut(),
-                    ),
+                norms::NormBackward {
+                    dy: data(&dy),
+                    residual_gradient: dsum.as_ref().map(data),
+                    x: data(&sum),
+                    weight: data(&weight),
+                    mean: mean.as_deref(),
+                    rstd: &rstd,
+                    dx: &mut dx,
+                    dweight: &mut dweight,
+                    dbias: dbias.as_deref_mut(),
                 }
+                .run();
                 let dx = tensor_like(dx, &sum);
                 recycle([sum, dy]);
                 recycle(dsum);
@@ -178,7 +138,7 @@ impl FusedOperation<4, 2> for AddNorm {
                 (dsum, vec![0.0; width], dbias)
             }
         };
-        statistics.into_iter().for_each(release);
+        mean.into_iter().chain([rstd]).for_each(release);
         [
             x_needs.then(|| dx.clone()),
             branch_needs.then_some(dx),

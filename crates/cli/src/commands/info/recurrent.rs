@@ -6,8 +6,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use attentive::checkpoint;
+use attentive::model::parameters;
+use attentive::model::recurrent::Recurrent;
 use attentive::model::recurrent::{CellKind, Directions, RecurrentConfig};
-use attentive::model::{Recurrent, parameters};
 use serde_json::json;
 
 use super::{bytes, grouped};

@@ -4,7 +4,8 @@ use attentive_tensor::dropout;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use crate::{BlockConfig, ForwardContext, Initializer, Norm, NormConfig, NormPlacement, Stream};
+use crate::block::{BlockConfig, NormPlacement, Stream};
+use crate::{ForwardContext, Initializer, Norm, NormConfig};
 
 /// `norm_after(x + dropout(norm_of_branch(body(norm_before(x)))))`, where an absent norm is the identity.
 #[derive(Module, Debug)]

@@ -10,8 +10,9 @@ use attentive_tensor::add;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::block::NormPlacement;
 use crate::checks::refuse;
-use crate::{ConfigError, ForwardContext, Norm, NormPlacement, Site, StackConfig};
+use crate::{ConfigError, ForwardContext, Norm, Site, StackConfig};
 
 /// Which residual streams a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::{refuse, size};
-use crate::{ConfigError, Embedding, Initializer, Linear, StackConfig};
+use crate::embeddings::Embedding;
+use crate::{ConfigError, Initializer, Linear, StackConfig};
 
 /// Settings of an adaptive embedding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,18 @@
 //! One transformer block: self-attention, in a decoder cross attention, then feed-forward, each with its residual connection.
 
+mod residual;
+mod sublayer;
+
 use burn::module::Module;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Attention, AttentionConfig, AttentionInput, FeedForward, FeedForwardConfig, ForwardContext,
-    Initializer, NormConfig, Residual, Role, Site, StackConfig, Sublayer,
-};
+pub use residual::{Residual, ResidualConfig, Stream};
+pub use sublayer::Sublayer;
+
+use crate::attention::{Attention, AttentionConfig, AttentionInput, Role};
+use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::{ForwardContext, Initializer, NormConfig, Site, StackConfig};
 
 /// Where a block normalizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,14 +1,22 @@
 //! Embeddings of tokens, positions and token types: summed, normalized and projected.
 
+mod adaptive;
+mod patches;
+
 use attentive_tensor::embedding;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{positive, refuse, size, within};
-use crate::{
-    AdaptiveEmbeddingConfig, ConfigError, Initializer, NormConfig, PositionsConfig, StackConfig,
+pub(crate) use adaptive::embed;
+pub use adaptive::{
+    AdaptiveEmbedding, AdaptiveEmbeddingConfig, AdaptiveSoftmax, AdaptiveSoftmaxConfig,
 };
+pub use patches::{Patches, PatchesConfig};
+
+use crate::checks::{positive, refuse, size, within};
+use crate::positions::PositionsConfig;
+use crate::{ConfigError, Initializer, NormConfig, StackConfig};
 
 /// Settings of the embedding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     system = ["--system", arguments.system] if arguments.system else []
     command = [arguments.attentive, "generate", arguments.file, "--chat", "--prompt", arguments.prompt, *system]
-    command += ["--temperature", "0", "--max-tokens", str(arguments.tokens), "--json"]
+    command += ["--temperature", "0", "--max-new-tokens", str(arguments.tokens), "--json"]
     ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     model = Llama(arguments.file, np.float32)
     # attentive's tokens of the prompt must be those of the file's vocabulary.

@@ -47,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
 def generate(binary: Path, folder: Path) -> list[int]:
     """The generated ids, which `generate --json` prints on its last line."""
     prompt = ",".join(map(str, PROMPT_IDS))
-    command = [binary.resolve(), "generate", folder, "--ids", prompt, "--max-tokens", str(NEW_TOKENS)]
+    command = [binary.resolve(), "generate", folder, "--ids", prompt, "--max-new-tokens", str(NEW_TOKENS)]
     command += ["--temperature", "0", "--json"]
     run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8")
     if run.returncode != 0:

@@ -127,7 +127,7 @@ pub struct Generate {
     pub system: Option<String>,
     /// Maximum number of new tokens [default: the model's, or 200]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub max_tokens: Option<usize>,
+    pub max_new_tokens: Option<usize>,
     #[command(flatten)]
     pub search: SearchArguments,
     /// Number of beams to return, best first [default: the model's, or 1]
@@ -175,10 +175,10 @@ pub struct Info {
 /// Run one forward pass on tensors from a safetensors file.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Inputs, under their Hugging Face names: input_ids or pixel_values, decoder_input_ids for an encoder-decoder, and optionally
-attention_mask, position_ids, token_type_ids and others.
-Outputs: last_hidden_state and those of the heads (logits, pooler_output, start_logits, …); on request hidden_states.{i},
-attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
+Inputs, under their Hugging Face names: input_ids or pixel_values, decoder_input_ids for an encoder-decoder, \
+and optionally attention_mask, position_ids, token_type_ids and others.
+Outputs: last_hidden_state and those of the heads (logits, pooler_output, start_logits, …); on request \
+hidden_states.{i}, attentions.{i}, cross_attentions.{i} and past_key_values.{i}.
 
 Example:
   attentive forward runs/stories --inputs in.safetensors --save out.safetensors --attentions")]
@@ -215,10 +215,10 @@ pub struct TextArguments {
     pub file: Option<PathBuf>,
     /// Batch size
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
-    pub batch: u16,
+    pub batch_size: u16,
     /// Truncate texts that exceed the model's length instead of refusing them
     #[arg(long)]
-    pub cut: bool,
+    pub truncate: bool,
     /// Print one JSON object per text
     #[arg(long)]
     pub json: bool,
@@ -245,8 +245,8 @@ pub struct Fill {
 /// Classify texts or images, or label tokens.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Probabilities come from a softmax over the classes; from a sigmoid per class if problem_type is multi_label_classification or
-there is a single class; with regression, the logits are shown as they are.
+Probabilities come from a softmax over the classes; from a sigmoid per class if problem_type is \
+multi_label_classification or there is a single class; with regression, the logits are shown as they are.
 
 Examples:
   attentive classify my-classifier \"I liked it\" \"I did not\"

@@ -47,7 +47,7 @@ fn message(error: &anyhow::Error) -> String {
         }
     }
     if let Some(TaskError::TooLong { .. }) = error.downcast_ref() {
-        text += ", or give --cut";
+        text += ", or give --truncate";
     }
     if let Some(RecipeError::UnknownKey { place, .. }) = error.downcast_ref()
         && place == "data: "

@@ -42,10 +42,10 @@ pub struct TrainingConfig {
     /// Number of optimizer steps.
     pub steps: u64,
     /// Batch size.
-    pub batch: usize,
+    pub batch_size: usize,
     /// Gradient accumulation: batches per step, whose gradients are averaged.
     #[serde(default = "one")]
-    pub accumulation: usize,
+    pub gradient_accumulation_steps: usize,
     /// Steps between evaluations; each also saves a checkpoint.
     pub evaluate_every: u64,
     /// Sequences per evaluation, evenly spaced in the held-out tokens and always the same.
@@ -101,15 +101,15 @@ impl Recipe {
         };
         // The upper bounds are far above any use: they catch typos that would make a run endless or too large.
         let counts = [
-            ("training.steps",              training.steps,                       1..=1_000_000_000_000),
-            ("training.batch",              training.batch as u64,                1..=65_536),
-            ("training.accumulation",       training.accumulation as u64,         1..=65_536),
-            ("training.evaluate_every",     training.evaluate_every,              1..=1_000_000_000_000),
-            ("training.evaluation_windows", training.evaluation_windows as u64,   1..=1_000_000),
-            ("schedule.warmup_steps",       self.schedule.warmup_steps,           0..=1_000_000_000_000),
-            ("sample.tokens",               self.sample.tokens as u64,            0..=1_000_000),
-            ("data.count",                  stories as u64,                       1..=10_000_000),
-            ("tokenizer.vocabulary",        vocabulary as u64,                    257..=1_000_000),
+            ("training.steps",                       training.steps,                              1..=1_000_000_000_000),
+            ("training.batch_size",                  training.batch_size as u64,                  1..=65_536),
+            ("training.gradient_accumulation_steps", training.gradient_accumulation_steps as u64, 1..=65_536),
+            ("training.evaluate_every",              training.evaluate_every,                     1..=1_000_000_000_000),
+            ("training.evaluation_windows",          training.evaluation_windows as u64,          1..=1_000_000),
+            ("schedule.warmup_steps",                self.schedule.warmup_steps,                  0..=1_000_000_000_000),
+            ("sample.tokens",                        self.sample.tokens as u64,                   0..=1_000_000),
+            ("data.count",                           stories as u64,                              1..=10_000_000),
+            ("tokenizer.vocabulary",                 vocabulary as u64,                           257..=1_000_000),
         ];
         match counts.into_iter().find(|(_, value, range)| !range.contains(value)) {
             Some((key, value, range)) => {
@@ -124,7 +124,7 @@ impl Recipe {
         const BELOW_ONE: &str = "0 or more and less than 1";
         let AdamWConfig { learning_rate, weight_decay, beta1, beta2, epsilon, max_grad_norm } = self.optimizer;
         let ObjectiveConfig::Causal { label_smoothing } = self.objective;
-        let (floor, held_out) = (self.schedule.floor, self.data.held_out());
+        let (min_lr_ratio, held_out) = (self.schedule.min_lr_ratio, self.data.held_out());
         let positive = |value: f64| value > 0.0 && value.is_finite();
         let numbers = [
             ("optimizer.learning_rate",   learning_rate,   positive(learning_rate),               "more than 0"),
@@ -134,7 +134,7 @@ impl Recipe {
             ("optimizer.epsilon",         epsilon,         positive(epsilon),                     "more than 0"),
             // Infinity disables clipping.
             ("optimizer.max_grad_norm",   max_grad_norm,   max_grad_norm > 0.0,                   "more than 0"),
-            ("schedule.floor",            floor,           (0.0..=1.0).contains(&floor),          "0 to 1"),
+            ("schedule.min_lr_ratio",     min_lr_ratio,    (0.0..=1.0).contains(&min_lr_ratio),   "0 to 1"),
             ("objective.label_smoothing", label_smoothing, (0.0..1.0).contains(&label_smoothing), BELOW_ONE),
             ("data.held_out",             held_out,        held_out > 0.0 && held_out < 1.0,      "more than 0 and less than 1"),
         ];

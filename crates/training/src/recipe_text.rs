@@ -92,6 +92,9 @@ const RENAMED_KEYS: &[(&str, &str)] = &[
     ("decay", "weight_decay"),
     ("clip", "max_grad_norm"),
     ("warm_up", "warmup_steps"),
+    ("floor", "min_lr_ratio"),
+    ("batch", "batch_size"),
+    ("accumulation", "gradient_accumulation_steps"),
     ("redraw_every", "resample_every"),
     ("furthest_distance", "max_distance"),
     ("farthest", "max_distance"),
@@ -357,7 +360,7 @@ mod tests {
             "optimizer=fast",
             "optimizer.epsilon=inf",
             "data.count=0",
-            "training.batch=65537",
+            "training.batch_size=65537",
             "model.width=200000000",
         ]
         .map(error);

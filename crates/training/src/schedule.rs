@@ -10,11 +10,11 @@ pub struct ScheduleConfig {
     #[serde(default)]
     pub warmup_steps: u64,
     /// The final learning rate as a fraction of the peak; one keeps it constant.
-    #[serde(default = "default_floor")]
-    pub floor: f64,
+    #[serde(default = "default_min_lr_ratio")]
+    pub min_lr_ratio: f64,
 }
 
-fn default_floor() -> f64 {
+fn default_min_lr_ratio() -> f64 {
     0.1
 }
 
@@ -22,7 +22,7 @@ impl Default for ScheduleConfig {
     fn default() -> Self {
         Self {
             warmup_steps: 0,
-            floor: default_floor(),
+            min_lr_ratio: default_min_lr_ratio(),
         }
     }
 }
@@ -36,7 +36,7 @@ impl ScheduleConfig {
         let progress = (step - self.warmup_steps) as f64
             / (steps.saturating_sub(self.warmup_steps)).max(1) as f64;
         let cosine = 0.5 * (1.0 + (std::f64::consts::PI * progress.min(1.0)).cos());
-        self.floor + (1.0 - self.floor) * cosine
+        self.min_lr_ratio + (1.0 - self.min_lr_ratio) * cosine
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     fn rises_to_the_peak_and_falls_to_the_floor() {
         let schedule = ScheduleConfig {
             warmup_steps: 10,
-            floor: 0.2,
+            min_lr_ratio: 0.2,
         };
         let factors: Vec<f64> = (0..=100).map(|step| schedule.factor(step, 100)).collect();
         assert!(factors[..11].is_sorted() && factors[0] > 0.0);

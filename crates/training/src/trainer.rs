@@ -189,7 +189,7 @@ impl Trainer {
         self.require_finite("gradient norm", gradient_norm)?;
         let factor = recipe.schedule.factor(step, recipe.training.steps);
         let learning_rate = recipe.optimizer.learning_rate * factor;
-        let batch = recipe.training.accumulation * recipe.training.batch;
+        let batch = recipe.training.gradient_accumulation_steps * recipe.training.batch_size;
         let tokens = batch * recipe.model.stack.length;
         // Moved, so that the weights have one owner and are updated in place.
         let model = self.model.take().expect(HAS_MODEL);
@@ -214,7 +214,7 @@ impl Trainer {
     /// The mean gradients and the mean loss of the step's micro-batches.
     fn accumulate(&self) -> (Gradients, f64) {
         let recipe = &self.recipe;
-        let count = recipe.training.accumulation as u64;
+        let count = recipe.training.gradient_accumulation_steps as u64;
         let (mut sum, mut loss) = (None, 0.0);
         for micro_batch in 0..count {
             let index = self.state.step * count + micro_batch;
@@ -222,7 +222,7 @@ impl Trainer {
                 &self.data.tokens.training,
                 recipe.seed,
                 index,
-                recipe.training.batch,
+                recipe.training.batch_size,
                 recipe.model.stack.length,
             );
             let batch = recipe.objective.prepare(&windows, &self.device);
@@ -298,7 +298,7 @@ impl Trainer {
         let model = self.current().valid();
         let device = self.device.clone().inner();
         let mut sum = 0.0;
-        for chunk in windows.chunks(training.batch) {
+        for chunk in windows.chunks(training.batch_size) {
             let batch = self.recipe.objective.prepare(chunk, &device);
             let loss = self.recipe.objective.held_out_loss(&model, batch);
             sum += loss * chunk.len() as f64;

@@ -16,7 +16,7 @@ seed = 3
 data = { kind = "stories", count = 40 }
 tokenizer = { kind = "bytes" }
 optimizer = { learning_rate = 1e-2 }
-training = { steps = 6, batch = 2, evaluate_every = 6, evaluation_windows = 4 }
+training = { steps = 6, batch_size = 2, evaluate_every = 6, evaluation_windows = 4 }
 sample = { tokens = 0 }
 
 [model]

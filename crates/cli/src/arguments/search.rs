@@ -36,7 +36,7 @@ One line per translation; an empty input line stays empty.
 
 Examples:
   attentive translate opus-mt-en-de \"The fox is small.\" \"It sleeps.\"
-  attentive translate t5-small --prefix \"translate English to German: \" --file lines.txt --batch 16
+  attentive translate t5-small --prefix \"translate English to German: \" --file lines.txt
   echo \"The fox is small.\" | attentive translate opus-mt-en-de --beams 8 --json")]
 pub struct Translate {
     /// The folder of an encoder-decoder, such as Marian, T5 or BART
@@ -60,7 +60,7 @@ pub struct Translate {
     pub search: SearchArguments,
     /// Maximum number of new tokens [default: the model's, or 200]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub max_tokens: Option<usize>,
+    pub max_new_tokens: Option<usize>,
     /// Batch size
     #[arg(
         long,
@@ -68,7 +68,7 @@ pub struct Translate {
         default_value_t = 8,
         allow_negative_numbers = true
     )]
-    pub batch: usize,
+    pub batch_size: usize,
     #[command(flatten)]
     pub device: DeviceArgument,
     /// Print one JSON object per text, with its score

@@ -86,8 +86,8 @@ fn classify_files(
         let message = "--pairs: the model classifies images; leave it out";
         return Err(Usage(message.to_owned()).into());
     }
-    if arguments.input.cut {
-        let message = "--cut: the model classifies images; leave it out";
+    if arguments.input.truncate {
+        let message = "--truncate: the model classifies images; leave it out";
         return Err(Usage(message.to_owned()).into());
     }
     let preprocessor = Preprocessor::from_folder(folder)?;
@@ -97,7 +97,7 @@ fn classify_files(
     }
     let mut out = std::io::stdout().lock();
     let labels = ClassLabels::from(description);
-    let batch = usize::from(arguments.input.batch);
+    let batch = usize::from(arguments.input.batch_size);
     for files in files.chunks(batch) {
         let images: Vec<Image> = files
             .iter()
@@ -186,7 +186,8 @@ fn show_tokens(
         let token = |it: &ClassifiedToken| {
             let mut json = to_json(&it.best, ClassificationFunction::Softmax);
             json["token"] = json!(it.token);
-            json["place"] = json!([it.span.start, it.span.end]);
+            json["start"] = json!(it.span.start);
+            json["end"] = json!(it.span.end);
             json
         };
         let tokens: Vec<Value> = tokens.iter().map(token).collect();

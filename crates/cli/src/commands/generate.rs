@@ -50,7 +50,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     processors.repetition_penalty = arguments
         .repetition_penalty
         .or(processors.repetition_penalty);
-    let max_new_tokens = max_new_tokens(arguments.max_tokens, settings, prompt_length)?;
+    let max_new_tokens = max_new_tokens(arguments.max_new_tokens, settings, prompt_length)?;
     let beams = beams(&arguments, settings)?;
     check_tokenizer(&model, tokenizer.as_ref())?;
     let task = Task {

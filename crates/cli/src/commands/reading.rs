@@ -51,8 +51,8 @@ impl Reader {
             model,
             description,
             tokenizer,
-            batch: usize::from(arguments.batch),
-            truncate: arguments.cut,
+            batch: usize::from(arguments.batch_size),
+            truncate: arguments.truncate,
         })
     }
 

@@ -34,8 +34,8 @@ struct Source {
 
 /// Translates texts, batch by batch.
 pub fn run(arguments: Translate) -> Result<ExitCode> {
-    if arguments.batch == 0 {
-        return Err(Usage("--batch: 0 is out of range; use 1 or more".to_owned()).into());
+    if arguments.batch_size == 0 {
+        return Err(Usage("--batch-size: 0 is out of range; use 1 or more".to_owned()).into());
     }
     let device = attentive::tensor::device(&arguments.device.device)?;
     let (what, texts) = texts(&arguments)?;
@@ -58,7 +58,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
             &arguments.search,
             &description,
             (arguments.search.beams.or(settings.num_beams)).unwrap_or(BEAMS),
-            max_new_tokens(arguments.max_tokens, settings, 1)?,
+            max_new_tokens(arguments.max_new_tokens, settings, 1)?,
             LogitsProcessors::from_settings(&description.special, settings, 1)?,
         )
     };
@@ -70,7 +70,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
         sources.push(source.with_context(|| format!("{what} {}", index + 1))?);
     }
     let mut out = std::io::stdout().lock();
-    for batch in sources.chunks(arguments.batch) {
+    for batch in sources.chunks(arguments.batch_size) {
         write_batch(&mut out, &model, &tokenizer, batch, &config, arguments.json)?;
     }
     Ok(ExitCode::SUCCESS)

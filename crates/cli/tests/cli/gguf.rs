@@ -73,7 +73,7 @@ fn a_chat_uses_the_template_of_the_file_and_prints_only_the_answer() {
             "the cat",
             "--temperature",
             "0",
-            "--max-tokens",
+            "--max-new-tokens",
             "8",
         ];
         [&plain, more].concat()
@@ -118,7 +118,7 @@ fn a_chat_uses_the_template_of_a_folder() {
         "chat_template": "{{ messages[0].content }}:{% if add_generation_prompt %}{{ '\n' }}b{% endif %}",
     });
     std::fs::write(path.join("tokenizer_config.json"), config.to_string()).unwrap();
-    let arguments = ["generate", ".", "--chat", "--max-tokens", "1", "--json"];
+    let arguments = ["generate", ".", "--chat", "--max-new-tokens", "1", "--json"];
     let mut child = attentive(path, &arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -53,7 +53,7 @@ fn json(output: &Output) -> Value {
 fn a_hub_model_generates_the_same_as_its_folder() {
     let server = hub("gpt2");
     let folder = tempfile::tempdir().unwrap();
-    let options = "--ids 1,2,3 --temperature 0 --max-tokens 8 --json";
+    let options = "--ids 1,2,3 --temperature 0 --max-new-tokens 8 --json";
     let generate = |model| -> Vec<&str> {
         let options = options.split(' ');
         ["generate", model].into_iter().chain(options).collect()

@@ -51,7 +51,7 @@ fn texts_are_translated_with_the_folder_s_own_tokenizer() {
             "translate",
             folder,
             ">>de<< the dog",
-            "--max-tokens",
+            "--max-new-tokens",
             "8",
             "--json",
         ];
@@ -69,7 +69,7 @@ fn texts_are_translated_with_the_folder_s_own_tokenizer() {
         &source,
         "--beams",
         "4",
-        "--max-tokens",
+        "--max-new-tokens",
         "8",
         "--json",
     ];

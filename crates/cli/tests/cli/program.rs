@@ -65,8 +65,8 @@ learning_rate = 3e-3
 warmup_steps = 4
 [training]
 steps = 24
-batch = 2
-accumulation = 2
+batch_size = 2
+gradient_accumulation_steps = 2
 evaluate_every = 6
 evaluation_windows = 4
 [sample]

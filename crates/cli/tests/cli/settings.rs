@@ -30,7 +30,7 @@ fn with_settings(folder: &Path, name: &str, settings: &Value) {
 }
 
 fn ids(folder: &Path, options: &[&str]) -> Value {
-    let first = ["generate", "model", "--json", "--max-tokens", "32"];
+    let first = ["generate", "model", "--json", "--max-new-tokens", "32"];
     let output = succeed(folder, &[&first, options].concat());
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     json["ids"].clone()
@@ -94,7 +94,7 @@ fn unsupported_settings_are_refused_by_commands_that_generate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let mut transcripts = Vec::new();
-    let generate: &[&str] = &["generate", "model", "--ids", "5,9", "--max-tokens", "3"];
+    let generate: &[&str] = &["generate", "model", "--ids", "5,9", "--max-new-tokens", "3"];
     for (settings, commands) in [
         (
             json!({ "guidance_scale": 1.5 }),

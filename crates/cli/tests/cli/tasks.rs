@@ -228,7 +228,11 @@ fn images_are_classified() {
     let names: Vec<&str> = png.iter().take(3).map(|it| it.to_str().unwrap()).collect();
     let found = lines(
         path,
-        &[&["classify", "vit", "--json", "--batch", "2"], &names[..]].concat(),
+        &[
+            &["classify", "vit", "--json", "--batch-size", "2"],
+            &names[..],
+        ]
+        .concat(),
     );
     assert_eq!(found.len(), 3);
     assert!(

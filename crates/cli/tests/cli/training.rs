@@ -187,7 +187,7 @@ fn plain_lines_show_progress_and_generation_ends_at_a_stop_string() {
             "run",
             "--temperature",
             "0",
-            "--max-tokens",
+            "--max-new-tokens",
             "20",
             "--json",
         ];
@@ -205,7 +205,13 @@ fn plain_lines_show_progress_and_generation_ends_at_a_stop_string() {
 
     let mut child = attentive(
         path,
-        &["generate", "run", "--prompt=-x", "--max-tokens", "1000000"],
+        &[
+            "generate",
+            "run",
+            "--prompt=-x",
+            "--max-new-tokens",
+            "1000000",
+        ],
     )
     .stdout(Stdio::piped())
     .spawn()

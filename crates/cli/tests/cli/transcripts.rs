@@ -35,7 +35,7 @@ fn recipes_and_completions() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = succeed(folder.path(), &["completions", shell]);
         let script = String::from_utf8(script.stdout).unwrap();
-        assert!(script.contains("max-tokens"), "{shell}");
+        assert!(script.contains("max-new-tokens"), "{shell}");
     }
 }
 

@@ -68,7 +68,14 @@ fn without_options_an_encoder_decoder_decodes_greedily() {
         let golden = TensorFile::open(&model.join("golden.safetensors")).unwrap();
         let source = joined(&golden.integers("prompt_ids").unwrap());
         let model = model.to_str().unwrap();
-        let arguments = ["generate", model, "--ids", &source, "--max-tokens", "32"];
+        let arguments = [
+            "generate",
+            model,
+            "--ids",
+            &source,
+            "--max-new-tokens",
+            "32",
+        ];
         let output = succeed(Path::new("."), &arguments);
         let shown = String::from_utf8(output.stdout).unwrap();
         let expected = golden.integers("greedy_ids").unwrap();
@@ -105,7 +112,7 @@ fn beam_search_follows_options_and_generation_config() {
         }
         assert_eq!(json["texts"].as_array().unwrap().len(), 4);
     };
-    let four = ["--beams", "4", "--max-tokens", "24"];
+    let four = ["--beams", "4", "--max-new-tokens", "24"];
     expect("plain", &four);
     expect("long", &[&four[..], &["--length-penalty", "2"]].concat());
     expect("short", &[&four[..], &["--length-penalty", "-1"]].concat());
@@ -144,7 +151,7 @@ fn beam_search_works_for_decoders_too() {
             "5,9",
             "--beams",
             "3",
-            "--max-tokens",
+            "--max-new-tokens",
             "6",
             "--json",
         ],
@@ -161,10 +168,10 @@ fn translations_do_not_depend_on_the_batch() {
     let lines = "a small fox.\n\nthe dog sleeps, and the fox runs!\nwhy?\n";
     std::fs::write(path.join("lines.txt"), lines).unwrap();
     let translate = |arguments: &[&str]| {
-        let first = ["translate", "t5", "--json", "--max-tokens", "12"];
+        let first = ["translate", "t5", "--json", "--max-new-tokens", "12"];
         parsed(path, &[&first, arguments].concat())
     };
-    let one = translate(&["--file", "lines.txt", "--batch", "1"]);
+    let one = translate(&["--file", "lines.txt", "--batch-size", "1"]);
     let all = translate(&["--file", "lines.txt"]);
     assert_eq!(one.len(), 4);
     for ((one, all), line) in one.iter().zip(&all).zip(lines.lines()) {
@@ -192,7 +199,7 @@ fn translations_do_not_depend_on_the_batch() {
         "why?",
         "--beams",
         "4",
-        "--max-tokens",
+        "--max-new-tokens",
         "12",
         "--json",
     ];
@@ -205,7 +212,7 @@ fn translations_do_not_depend_on_the_batch() {
     assert_eq!(prefixed[0]["translation"], one[3]["translation"]);
     assert_eq!(prefixed[0]["source"], "y?");
 
-    let mut program = attentive(path, &["translate", "t5", "--max-tokens", "12"])
+    let mut program = attentive(path, &["translate", "t5", "--max-new-tokens", "12"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -261,7 +268,7 @@ fn errors() {
         run(&["translate", "bart", "A"]),
         run(&["translate", "bart"]),
         run(&["translate", "bart", "a", "--file", "long.txt"]),
-        run(&["translate", "bart", "a", "--batch", "0"]),
+        run(&["translate", "bart", "a", "--batch-size", "0"]),
         run(&["translate", "bart", "a", "--beams", "0"]),
         run(&["translate", "bart", "a", "--early-stopping", "soon"]),
         run(&["generate", "bart", "--prompt", ""]),

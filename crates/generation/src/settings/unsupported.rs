@@ -141,7 +141,7 @@ impl GenerationSettings {
                 Err(wrong(
                     &self.path,
                     format!(
-                        "max_length {max_length} leaves no room after {prompt}; give the number of new tokens (--max-tokens)"
+                        "max_length {max_length} leaves no room after {prompt}; give the number of new tokens (--max-new-tokens)"
                     ),
                 ))
             }

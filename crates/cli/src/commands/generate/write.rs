@@ -122,6 +122,6 @@ fn reason(reason: StopReason) -> &'static str {
         StopReason::EndToken => "end",
         StopReason::StopString => "stop",
         StopReason::Length => "length",
-        StopReason::Cancelled => "unwanted",
+        StopReason::Cancelled => "cancelled",
     }
 }

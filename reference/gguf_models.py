@@ -110,9 +110,9 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
     for tensor, shape in shapes(vocabulary, settings).items():
         part = tensor.split(".")[-2]
         seed += 1
-        drawn = np.random.default_rng(seed).standard_normal(shape) * 0.3 + (1 if part.endswith("norm") else 0)
+        sampled = np.random.default_rng(seed).standard_normal(shape) * 0.3 + (1 if part.endswith("norm") else 0)
         kind = kinds.get(part, Kind.F32) if len(shape) == 2 else Kind.F32
-        values = quants.quantize(drawn.astype("<f4"), kind)
+        values = quants.quantize(sampled.astype("<f4"), kind)
         writer.add_tensor(tensor, values, raw_dtype=kind)
         stored[tensor] = quants.dequantize(values, kind)
     if "factor" in settings:

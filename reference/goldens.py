@@ -106,7 +106,7 @@ def main() -> None:
 def make_fixture(fixture: Fixture) -> None:
     folder = empty_folder(fixture.name)
     model = AutoModelForCausalLM.from_config(fixture.config)
-    redraw_parameters(model, fixture.seed)
+    resample_parameters(model, fixture.seed)
     # save_pretrained leaves a tied lm_head out, as safetensors cannot hold one tensor under two names.
     model.save_pretrained(folder)
 
@@ -125,7 +125,7 @@ def make_fixture(fixture: Fixture) -> None:
     report(folder)
 
 
-def redraw_parameters(model: PreTrainedModel, seed: int) -> None:
+def resample_parameters(model: PreTrainedModel, seed: int) -> None:
     """Resamples every parameter: a bias of zero or a norm weight of one would hide that it was not loaded."""
     generator = torch.Generator().manual_seed(seed)
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
@@ -256,7 +256,7 @@ def greedy(model: PreTrainedModel, prompt_ids: torch.Tensor) -> Tensors:
 
     best_two = model(greedy_ids[:, :-1], use_cache=False).logits[0, -NEW_TOKENS:].topk(2)
     margin = (best_two.values[:, 0] - best_two.values[:, 1]).min().item()
-    assert torch.equal(best_two.indices[:, 0], new_ids), "generate did not choose the likeliest token"
+    assert torch.equal(best_two.indices[:, 0], new_ids), "generate did not choose the most probable token"
     assert margin > 1e-2, f"two tokens are within {margin:.1e} of each other: draw another prompt"
     return {"prompt_ids": prompt_ids, "greedy_ids": greedy_ids}
 

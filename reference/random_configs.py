@@ -30,7 +30,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import peers
-from folder import Double, redraw
+from folder import Double, resample
 from random_draws import KINDS, Draws, Kind, Tensors
 
 TOLERANCE, DEEP_TOLERANCE = 1e-5, 1e-4
@@ -153,7 +153,7 @@ def save(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder
     # T5 does not divide its scores by the root of the head width, so the projections must be small.
     scores = scale / math.sqrt(config.d_kv) if hasattr(config, "d_kv") else scale
     embedding = 1 / math.sqrt(width) if getattr(config, "scale_embedding", False) else 0.5
-    redraw(model, draws.torch_seed(), scale, embedding, embedding, scores)
+    resample(model, draws.torch_seed(), scale, embedding, embedding, scores)
     dtype = draws.choice([torch.float32, torch.float32, torch.float16, torch.bfloat16])
     shard = draws.choice(["5GB", "5GB", "20KB", "3KB"])
     if untied_t5:

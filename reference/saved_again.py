@@ -48,7 +48,7 @@ def main() -> int:
         rows += checked(arguments.attentive, folder, folder.name, given(folder))
     for kind in KINDS:
         for number in range(arguments.draws):
-            rows += drawn(arguments, kind, number)
+            rows += random_rows(arguments, kind, number)
     print(peers.table(HEAD, rows))
     return 0 if all(row[-1] == "same" for row in rows) else 1
 
@@ -86,7 +86,7 @@ def given(folder: Path) -> list[Tensors]:
     return [it for it in batches if it]
 
 
-def drawn(arguments: argparse.Namespace, kind: random_configs.Kind, number: int) -> list[list[str]]:
+def random_rows(arguments: argparse.Namespace, kind: random_configs.Kind, number: int) -> list[list[str]]:
     """The report lines of a random model."""
     draws = Draws(f"{arguments.seed} {kind.name} {number}")
     with tempfile.TemporaryDirectory() as place:

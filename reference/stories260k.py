@@ -3,7 +3,7 @@
     python reference/stories260k.py FOLDER [--attentive PATH_TO_BINARY]
 
 FOLDER holds the checkpoint and `expected.json` with `prompt_ids`, `greedy_ids` (without the prompt) and `text`.
-Needs nothing but Python.
+Needs only Python.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-//! The machine's limits, measured: peak FLOP/s and peak read bandwidth, to which benchmarks are compared.
+//! The machine's measured peak FLOP/s and read bandwidth, the roofline that benchmarks are compared with.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};

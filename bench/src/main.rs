@@ -1,6 +1,6 @@
 //! Our side of the benchmarks: `bench WORK…` prints one line of JSON per measurement, as `reference/torch_peer.py` does.
 //!
-//! `cargo xtask bench` runs both, each work item in its own process, so that the peak memory is that of the work item.
+//! `cargo xtask bench` runs both, each benchmark in its own process, so that the peak memory is that of the benchmark.
 
 mod limits;
 mod load;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
                 let (name, length) = (parts.next().unwrap_or_default(), parts.next());
                 let length = length.and_then(|length| length.parse().ok());
                 if !length.is_some_and(|length| scaling::measure(&work, name, length)) {
-                    eprintln!("unknown work item {work}");
+                    eprintln!("unknown benchmark {work}");
                     return ExitCode::from(2);
                 }
             }
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             {
                 Some(length) => attentions(&work, length),
                 None => {
-                    eprintln!("unknown work item {work}");
+                    eprintln!("unknown benchmark {work}");
                     return ExitCode::from(2);
                 }
             },

@@ -39,7 +39,7 @@ const ATTENTIONS: &[(&str, Role, &str, usize)] = &[
     ("additive", Role::Causal, r#"{ "kind": "scored", "score": { "kind": "additive", "hidden_width": 64 } }"#, 2_048),
 ];
 
-/// Measures `scaling:NAME:LENGTH`; false if there is no such work item.
+/// Measures `scaling:NAME:LENGTH`; false if there is no such benchmark.
 pub fn measure(work: &str, name: &str, length: usize) -> bool {
     let device = Device::flex();
     let x = Tensor::random([1, length, WIDTH], Distribution::Normal(0.0, 1.0), &device);

@@ -4,7 +4,8 @@
 
 Needs requirements.txt, and requirements-attention.txt installed without dependencies: torch 2.15.0, transformers 5.22.2,
 d2l 1.0.3, x-transformers 2.31.10, linformer 0.2.3, performer-pytorch 1.1.4. The reference `transformer_xl` needs
-transformers 4.57.1 instead (requirements-transformer-xl.txt), so it runs by itself; reference/README.md has the commands.
+transformers 4.57.1 instead (requirements-transformer-xl.txt), so it is run separately;
+reference/README.md has the commands.
 
 One file per case, CASE.safetensors. Its metadata: `config`, JSON of an AttentionConfig; `role`, which is bidirectional,
 causal or cross; `source`, the library that computed it; and where needed `positions` and `epsilons` (JSON) and `notes`. Its

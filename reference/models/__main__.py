@@ -3,7 +3,7 @@
     python reference/models [NAME…]      all but transformer-xl, or the named ones
 
 Needs requirements.txt: torch 2.15.0, transformers 5.22.2. `transformer-xl` needs transformers 4.57.1 instead
-(requirements-transformer-xl.txt), so it runs by itself; reference/README.md has the commands, and notes on each.
+(requirements-transformer-xl.txt), so it is run separately; reference/README.md has the commands, and notes on each.
 
 Each folder is a complete Hugging Face model folder (those of `recurrent` have attentive's own names) and
 `golden.safetensors`, whose values are computed in float64 and rounded to float32. Two runs on one machine write the same

@@ -24,7 +24,7 @@ from transformers import BigBirdConfig, BigBirdForMaskedLM
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 
 from dense import dense
-from folder import Tensors, base, case, draw_ids, finish, loaded, remade
+from folder import Tensors, base, case, draw_ids, finish, loaded, reloaded
 
 BATCH, BLOCK, BLOCKS, RANDOM = 2, 2, 11, 2
 LENGTH = BLOCK * BLOCKS
@@ -38,7 +38,7 @@ def big_bird(name: str) -> None:
         layer_norm_eps=1e-12, use_bias=True, rescale_embeddings=False, pad_token_id=0, bos_token_id=1, eos_token_id=2,
         sep_token_id=3,
     )  # fmt: skip
-    folder, model = remade(name, BigBirdForMaskedLM(config), 850)
+    folder, model = reloaded(name, BigBirdForMaskedLM(config), 850)
     inputs = {"input_ids": draw_ids(66, (BATCH, LENGTH), 851, (0,)), "token_type_ids": draw_ids(2, (BATCH, LENGTH), 852)}
     golden = case(model, inputs, output_hidden_states=True)
     golden |= base(model, inputs, only=("last_hidden_state",))

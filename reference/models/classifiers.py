@@ -13,7 +13,7 @@ from transformers import (
     MistralForSequenceClassification,
 )
 
-from folder import EVERYTHING, Tensors, case, draw_ids, finish, remade
+from folder import EVERYTHING, Tensors, case, draw_ids, finish, reloaded
 
 LENGTH = 9
 
@@ -24,7 +24,7 @@ def gpt2_classifier(name: str) -> None:
         vocab_size=57, n_positions=24, n_embd=20, n_layer=2, n_head=4, num_labels=4, pad_token_id=7, bos_token_id=3,
         eos_token_id=3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
-    folder, model = remade(name, GPT2ForSequenceClassification(config), 810)
+    folder, model = reloaded(name, GPT2ForSequenceClassification(config), 810)
     golden = case(model, {"input_ids": draw_ids(57, (2, LENGTH), 811, (7,))}, use_cache=False, **EVERYTHING)
     golden |= case(model, padded(57, 812, 7), "padded.", ("logits",), use_cache=False)
     finish(folder, golden)
@@ -37,7 +37,7 @@ def mistral_classifier(name: str) -> None:
         intermediate_size=26, max_position_embeddings=32, num_labels=3, problem_type="multi_label_classification",
         pad_token_id=None, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
-    folder, model = remade(name, MistralForSequenceClassification(config), 820)
+    folder, model = reloaded(name, MistralForSequenceClassification(config), 820)
     golden = case(model, {"input_ids": draw_ids(59, (1, LENGTH), 821)}, use_cache=False, **EVERYTHING)
     finish(folder, golden)
 

@@ -32,7 +32,7 @@ from folder import (
     generator,
     gradients,
     greedy,
-    remade,
+    reloaded,
     searched,
     three_rows,
 )
@@ -51,7 +51,7 @@ def bert_generation_decoder(name: str) -> None:
         max_position_embeddings=46, is_decoder=True, add_cross_attention=True, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0, pad_token_id=0, bos_token_id=2, eos_token_id=1,
     )  # fmt: skip
-    folder, model = remade(name, BertGenerationDecoder(config), 300)
+    folder, model = reloaded(name, BertGenerationDecoder(config), 300)
     encoder_mask = torch.ones(BATCH, 9, dtype=torch.long)
     encoder_mask[1, 6:] = 0
     encoder = {
@@ -78,7 +78,7 @@ def mistral(name: str) -> None:
         intermediate_size=34, max_position_embeddings=64, sliding_window=5, rms_norm_eps=1e-5,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=False,
     )  # fmt: skip
-    folder, model = remade(name, MistralForCausalLM(config), 330)
+    folder, model = reloaded(name, MistralForCausalLM(config), 330)
     finish(folder, outputs(model, 331) | loss(model, 333) | longest_greedy(model, 341))
 
 
@@ -90,7 +90,7 @@ def qwen2(name: str) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, tie_word_embeddings=True, bos_token_id=1,
         eos_token_id=2,
     )  # fmt: skip
-    folder, model = remade(name, Qwen2ForCausalLM(config), 350)
+    folder, model = reloaded(name, Qwen2ForCausalLM(config), 350)
     finish(folder, outputs(model, 351) | longest_greedy(model, 360))
 
 
@@ -102,7 +102,7 @@ def qwen3(name: str) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}, tie_word_embeddings=True, bos_token_id=1,
         eos_token_id=2,
     )  # fmt: skip
-    folder, model = remade(name, Qwen3ForCausalLM(config), 370)
+    folder, model = reloaded(name, Qwen3ForCausalLM(config), 370)
     finish(folder, outputs(model, 371) | longest_greedy(model, 383))
 
 
@@ -120,7 +120,7 @@ def mixtral(name: str) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, router_aux_loss_coef=0.02, sliding_window=None,
         tie_word_embeddings=False,
     )  # fmt: skip
-    folder, model = remade(name, MixtralForCausalLM(config), 390)
+    folder, model = reloaded(name, MixtralForCausalLM(config), 390)
     model.set_experts_implementation("eager")  # The others cannot do float64.
     golden = outputs(model, 391, output_router_logits=True) | loss(model, 394) | longest_greedy(model, 400)
     for i in range(config.num_hidden_layers):

@@ -33,7 +33,7 @@ from folder import (
     finish,
     given,
     gradients,
-    remade,
+    reloaded,
     three_rows,
 )
 
@@ -47,7 +47,7 @@ def bert(name: str) -> None:
         max_position_embeddings=30, type_vocab_size=3, layer_norm_eps=1e-12, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0, tie_word_embeddings=True,
     )  # fmt: skip
-    folder, model = remade(name, BertForPreTraining(config), 100)
+    folder, model = reloaded(name, BertForPreTraining(config), 100)
     inputs = text(config, 101, types=True)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, {"input_ids": inputs["input_ids"]}, "untyped.", ("prediction_logits",))
@@ -60,7 +60,7 @@ def bert(name: str) -> None:
 def bert_classifier(name: str) -> None:
     """A projection of the pooler's output, which is tanh of a projection of the first token's state."""
     config = small_bert(vocab_size=61, hidden_size=20, num_attention_heads=5, intermediate_size=34, num_labels=6)
-    folder, model = remade(name, BertForSequenceClassification(config), 110)
+    folder, model = reloaded(name, BertForSequenceClassification(config), 110)
     inputs = text(config, 111, types=True)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 112, types=True), "padded.")
@@ -71,7 +71,7 @@ def bert_classifier(name: str) -> None:
 def bert_tokens(name: str) -> None:
     """A projection of each state. The model has no pooler."""
     config = small_bert(vocab_size=67, hidden_size=18, num_attention_heads=3, intermediate_size=30, num_labels=7)
-    folder, model = remade(name, BertForTokenClassification(config), 120)
+    folder, model = reloaded(name, BertForTokenClassification(config), 120)
     inputs = text(config, 121, types=True)
     labels = draw_ids(config.num_labels, (BATCH, LENGTH), 123)
     labels[0, :2] = labels[1, 7:] = IGNORED
@@ -87,7 +87,7 @@ def bert_answers(name: str) -> None:
     The loss is the mean of both cross-entropies over positions; a target at or beyond the length is ignored.
     """
     config = small_bert(vocab_size=71, hidden_size=16, num_attention_heads=2, intermediate_size=28)
-    folder, model = remade(name, BertForQuestionAnswering(config), 130)
+    folder, model = reloaded(name, BertForQuestionAnswering(config), 130)
     inputs = text(config, 131, types=True)
     targets = {"start_positions": torch.tensor([2, 5]), "end_positions": torch.tensor([4, LENGTH])}
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
@@ -108,7 +108,7 @@ def roberta(name: str) -> None:
         max_position_embeddings=29, type_vocab_size=1, layer_norm_eps=1e-5, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0, pad_token_id=1, bos_token_id=0, eos_token_id=2,
     )  # fmt: skip
-    folder, model = remade(name, RobertaForMaskedLM(config), 140)
+    folder, model = reloaded(name, RobertaForMaskedLM(config), 140)
     inputs = text(config, 141)
     padded = padded_text(config, 142)
     padded["input_ids"][padded["attention_mask"] == 0] = config.pad_token_id
@@ -126,7 +126,7 @@ def distilbert(name: str) -> None:
         vocab_size=79, dim=24, n_layers=3, n_heads=3, hidden_dim=34, max_position_embeddings=26, dropout=0.0,
         attention_dropout=0.0, sinusoidal_pos_embds=False,
     )  # fmt: skip
-    folder, model = remade(name, DistilBertForMaskedLM(config), 150)
+    folder, model = reloaded(name, DistilBertForMaskedLM(config), 150)
     inputs = text(config, 151)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 152), "padded.")
@@ -145,7 +145,7 @@ def albert(name: str) -> None:
         num_attention_heads=4, intermediate_size=32, max_position_embeddings=27, type_vocab_size=2, hidden_act="gelu_new",
         layer_norm_eps=1e-12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, classifier_dropout_prob=0.0,
     )  # fmt: skip
-    folder, model = remade(name, AlbertForMaskedLM(config), 160)
+    folder, model = reloaded(name, AlbertForMaskedLM(config), 160)
     inputs = text(config, 161, types=True)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 162, types=True), "padded.")
@@ -158,7 +158,7 @@ def bert_generation_encoder(name: str) -> None:
         vocab_size=77, hidden_size=28, num_hidden_layers=2, num_attention_heads=4, intermediate_size=42,
         max_position_embeddings=31, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    folder, model = remade(name, BertGenerationEncoder(config), 170)
+    folder, model = reloaded(name, BertGenerationEncoder(config), 170)
     golden = case(model, text(config, 171), **EVERYTHING)
     golden |= case(model, padded_text(config, 172), "padded.")
     finish(folder, golden)

@@ -103,7 +103,7 @@ def compared(precise: Tensors, rounded: Tensors) -> Tensors:
                 value, scale = torch.zeros_like(value), largest_gradient
             apart = (value - rounded[name]).abs().max().item() / (scale or 1.0)
             bound = GRADIENTS if is_gradient else OUTPUTS
-            assert apart < bound, f"{name}: float32 is {apart:.1e} from float64; draw smaller weights"
+            assert apart < bound, f"{name}: float32 is {apart:.1e} from float64; sample smaller weights"
         kept[name] = value
     return kept
 
@@ -125,7 +125,7 @@ def saved(
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    redraw(model, seed, scale, embedding, positions or embedding, scores or scale)
+    resample(model, seed, scale, embedding, positions or embedding, scores or scale)
     if loud is not None:
         with torch.no_grad():
             model.get_output_embeddings().weight[loud] *= 3
@@ -138,12 +138,12 @@ def loaded(folder: Path, kind: type) -> torch.nn.Module:
     return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
-def remade(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Path, torch.nn.Module]:
+def reloaded(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Path, torch.nn.Module]:
     folder = saved(name, model, seed, **settings)
     return folder, loaded(folder, type(model))
 
 
-def redraw(
+def resample(
     model: torch.nn.Module, seed: int, scale: float, embedding: float, positions: float, scores: float
 ) -> None:
     """Resamples every parameter: a bias of zero or a norm weight of one would hide that it was not loaded.
@@ -273,7 +273,7 @@ def greedy(model: torch.nn.Module, input_ids: torch.Tensor, prefix: str = "", ca
         return "it repeats itself"
     logits = model(input_ids, decoder_input_ids=ids[:, :-1]) if both else model(ids[:, :-1], use_cache=False, **more)
     best = logits.logits[0, -NEW_TOKENS:].topk(2)
-    assert torch.equal(best.indices[:, 0], new), "generate did not choose the likeliest token"
+    assert torch.equal(best.indices[:, 0], new), "generate did not choose the most probable token"
     margin = (best.values[:, 0] - best.values[:, 1]).min()
     if margin < 2e-3:
         return f"two tokens are within {margin:.1e} of each other"

@@ -13,7 +13,7 @@
 import torch
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
 
-from folder import EVERYTHING, Tensors, as_the_model, base, case, exact, finish, generator, gradients, remade
+from folder import EVERYTHING, Tensors, as_the_model, base, case, exact, finish, generator, gradients, reloaded
 
 
 def vit(name: str) -> None:
@@ -22,7 +22,7 @@ def vit(name: str) -> None:
         num_channels=3, num_labels=7, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-12,
         qkv_bias=True,
     )  # fmt: skip
-    folder, model = remade(name, ViTForImageClassification(config), 200)
+    folder, model = reloaded(name, ViTForImageClassification(config), 200)
     inputs = images(config, 201)
     golden = outputs(model, inputs)
     finish(folder, golden | loss(model, inputs, torch.tensor([5, 2])))
@@ -38,7 +38,7 @@ def deit(name: str) -> None:
         num_channels=3, num_labels=6, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, layer_norm_eps=1e-12,
         qkv_bias=True,
     )  # fmt: skip
-    folder, model = remade(name, DeiTForImageClassificationWithTeacher(config), 210)
+    folder, model = reloaded(name, DeiTForImageClassificationWithTeacher(config), 210)
     finish(folder, outputs(model, images(config, 211)))
 
 

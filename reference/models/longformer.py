@@ -15,7 +15,7 @@ import torch
 from transformers import LongformerConfig, LongformerForMaskedLM
 
 from dense import dense
-from folder import EVERYTHING, base, case, draw_ids, finish, remade
+from folder import EVERYTHING, base, case, draw_ids, finish, reloaded
 
 BATCH, LENGTH = 2, 16
 
@@ -26,7 +26,7 @@ def longformer(name: str) -> None:
         attention_window=[4, 8], max_position_embeddings=35, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1,
         bos_token_id=0, eos_token_id=2, sep_token_id=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    folder, model = remade(name, LongformerForMaskedLM(config), 800)
+    folder, model = reloaded(name, LongformerForMaskedLM(config), 800)
     global_mask = torch.zeros(BATCH, LENGTH, dtype=torch.long)
     global_mask[0, [0, 9]] = global_mask[1, 6] = 1
     inputs = {"input_ids": draw_ids(83, (BATCH, LENGTH), 801, (1,)), "global_attention_mask": global_mask}

@@ -119,7 +119,7 @@ def named(name: str, state: tuple) -> Tensors:
     return {f"{part}.{layer}": value for part, values in parts for layer, value in enumerate(values)}
 
 
-def redraw(model: nn.Module, seed: int) -> None:
+def resample(model: nn.Module, seed: int) -> None:
     """Weights with which states forget little and attention is far from uniform."""
     draws = generator(seed)
     with torch.no_grad():
@@ -171,7 +171,7 @@ def make(name: str, seed: int, greedy_seed: int, **settings) -> None:
         "attention_width": 9, "dropout": 0.0, "init_std": 0.05, **settings,
     }  # fmt: skip
     model = Recurrent(config).eval()
-    redraw(model, seed)
+    resample(model, seed)
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -37,7 +37,7 @@ from transformers import ReformerConfig, ReformerForMaskedLM, ReformerModelWithL
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
 from dense import dense
-from folder import NEW_TOKENS, Tensors, base, case, draw_ids, exact, finish, remade, repeats, searched
+from folder import NEW_TOKENS, Tensors, base, case, draw_ids, exact, finish, reloaded, repeats, searched
 
 BATCH, LENGTH, SEED = 2, 16, 11
 
@@ -51,7 +51,7 @@ def reformer(name: str) -> None:
         attn_layers=["local", "lsh", "lsh"], num_buckets=6, num_hashes=2, is_decoder=True, lsh_attn_chunk_length=4,
         local_attn_chunk_length=8, axial_pos_shape=[6, 8], **shared(vocab_size=72),
     )  # fmt: skip
-    folder, model = remade(name, ReformerModelWithLMHead(config), 900)
+    folder, model = reloaded(name, ReformerModelWithLMHead(config), 900)
     set_self_mask_value(model)
     golden = outputs(model, 901)
     golden |= searched(911, lambda it: greedy(model, draw_ids(72, (1, 5), it, (0, 2))))
@@ -65,7 +65,7 @@ def reformer_masked(name: str) -> None:
         local_attn_chunk_length=4, lsh_num_chunks_after=1, local_num_chunks_after=1, axial_pos_shape=[4, 6],
         **shared(vocab_size=68),
     )  # fmt: skip
-    folder, model = remade(name, ReformerForMaskedLM(config), 950)
+    folder, model = reloaded(name, ReformerForMaskedLM(config), 950)
     set_self_mask_value(model)
     finish(folder, outputs(model, 951))
 

@@ -28,8 +28,8 @@ class Draws(random.Random):
 
     def oddly(self, chance: float = 0.3) -> bool:
         """Whether a setting takes a value that is known to be refused."""
-        drawn = self.random()  # Always, so that `odd` changes little else.
-        return self.odd and drawn < chance
+        sampled = self.random()  # Always, so that `odd` changes little else.
+        return self.odd and sampled < chance
 
     def depth(self) -> int:
         return self.randint(8, 24) if self.deep else self.randint(1, 4)

@@ -278,8 +278,8 @@ impl Table {
     /// In Markdown.
     fn text(&self, peaks: &Peaks) -> String {
         let mut text = format!(
-            "The machine's limits: {:.0} GFLOP/s, {:.1} GB/s read.\n\n\
-             | work | ours, min ms | median | PyTorch, min ms | ratio | ours, MB | PyTorch, MB | ours, % of limit | PyTorch, % of limit | page faults |\n\
+            "Peak of the machine: {:.0} GFLOP/s, {:.1} GB/s read.\n\n\
+             | benchmark | ours, min ms | median | PyTorch, min ms | ratio | ours, MB | PyTorch, MB | ours, % of peak | PyTorch, % of peak | page faults |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
             peaks.flops_per_second / 1e9,
             peaks.bytes_per_second / 1e9

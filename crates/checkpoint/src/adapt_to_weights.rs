@@ -24,7 +24,7 @@ pub fn adapt_to_weights(
     // A base model may be saved without its pooler; its config.json is the same.
     let pooler = names.find("pooler.projection.weight");
     let pooled = pooler.is_some_and(|(name, _)| file_names.has(&name));
-    if names.base_model && config.classes.is_none() && !pooled {
+    if names.base_model && config.sequence_classifier.is_none() && !pooled {
         config.pooler = None;
     }
     config

@@ -60,7 +60,7 @@ pub(super) const FORMAT: Format = Format {
             heads: |json, config| {
                 set_mlm_head(json, config, None);
                 set_pooler(config, None);
-                config.classes = Some(classifier(json, true)?);
+                config.sequence_classifier = Some(classifier(json, true)?);
                 Ok(())
             },
             rows: PRETRAINING_ROWS,
@@ -89,29 +89,29 @@ pub(super) const FORMAT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const ROWS: &[TensorRow] = &[
-    ("tokens.weight",                                 "embeddings.word_embeddings.weight",       Same),
-    ("positions.weight",                              "embeddings.position_embeddings.weight",   Same),
-    ("types.weight",                                  "embeddings.token_type_embeddings.weight", Same),
-    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",             Same),
-    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",               Same),
-    ("embedding_projection.weight",                          "encoder.embedding_hidden_mapping_in.weight", Same),
-    ("embedding_projection.bias",                            "encoder.embedding_hidden_mapping_in.bias",   Same),
-    ("blocks.{layer}.attention.body.query.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.weight",     Same),
-    ("blocks.{layer}.attention.body.query.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.bias",       Same),
-    ("blocks.{layer}.attention.body.key.weight",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.key.weight",       Same),
-    ("blocks.{layer}.attention.body.key.bias",        "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.key.bias",         Same),
-    ("blocks.{layer}.attention.body.value.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.value.weight",     Same),
-    ("blocks.{layer}.attention.body.value.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.value.bias",       Same),
-    ("blocks.{layer}.attention.body.output.weight",   "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.dense.weight",     Same),
-    ("blocks.{layer}.attention.body.output.bias",     "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.dense.bias",       Same),
-    ("blocks.{layer}.attention.norm_after.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.LayerNorm.weight", Same),
-    ("blocks.{layer}.attention.norm_after.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.LayerNorm.bias",   Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn.weight",                 Same),
-    ("blocks.{layer}.feed_forward.body.up.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn.bias",                   Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",  "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn_output.weight",          Same),
-    ("blocks.{layer}.feed_forward.body.down.bias",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn_output.bias",            Same),
+    ("tokens.weight",                                 "embeddings.word_embeddings.weight",                                                      Same),
+    ("positions.weight",                              "embeddings.position_embeddings.weight",                                                  Same),
+    ("types.weight",                                  "embeddings.token_type_embeddings.weight",                                                Same),
+    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",                                                            Same),
+    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",                                                              Same),
+    ("embedding_projection.weight",                   "encoder.embedding_hidden_mapping_in.weight",                                             Same),
+    ("embedding_projection.bias",                     "encoder.embedding_hidden_mapping_in.bias",                                               Same),
+    ("blocks.{layer}.attention.body.query.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.weight",       Same),
+    ("blocks.{layer}.attention.body.query.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.query.bias",         Same),
+    ("blocks.{layer}.attention.body.key.weight",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.key.weight",         Same),
+    ("blocks.{layer}.attention.body.key.bias",        "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.key.bias",           Same),
+    ("blocks.{layer}.attention.body.value.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.value.weight",       Same),
+    ("blocks.{layer}.attention.body.value.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.value.bias",         Same),
+    ("blocks.{layer}.attention.body.output.weight",   "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.dense.weight",       Same),
+    ("blocks.{layer}.attention.body.output.bias",     "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.dense.bias",         Same),
+    ("blocks.{layer}.attention.norm_after.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.LayerNorm.weight",   Same),
+    ("blocks.{layer}.attention.norm_after.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.attention.LayerNorm.bias",     Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn.weight",                   Same),
+    ("blocks.{layer}.feed_forward.body.up.bias",      "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn.bias",                     Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",  "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn_output.weight",            Same),
+    ("blocks.{layer}.feed_forward.body.down.bias",    "encoder.albert_layer_groups.{group}.albert_layers.{inner}.ffn_output.bias",              Same),
     ("blocks.{layer}.feed_forward.norm_after.weight", "encoder.albert_layer_groups.{group}.albert_layers.{inner}.full_layer_layer_norm.weight", Same),
-    ("blocks.{layer}.feed_forward.norm_after.bias",   "encoder.albert_layer_groups.{group}.albert_layers.{inner}.full_layer_layer_norm.bias", Same),
+    ("blocks.{layer}.feed_forward.norm_after.bias",   "encoder.albert_layer_groups.{group}.albert_layers.{inner}.full_layer_layer_norm.bias",   Same),
 ];
 
 #[rustfmt::skip]
@@ -122,24 +122,24 @@ const POOLER_ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.projection.weight",  "albert.pooler.weight", Same),
-    ("pooler.projection.bias",    "albert.pooler.bias",   Same),
-    ("classes.projection.weight", "classifier.weight",    Same),
-    ("classes.projection.bias",   "classifier.bias",      Same),
+    ("pooler.projection.weight",              "albert.pooler.weight", Same),
+    ("pooler.projection.bias",                "albert.pooler.bias",   Same),
+    ("sequence_classifier.projection.weight", "classifier.weight",    Same),
+    ("sequence_classifier.projection.bias",   "classifier.bias",      Same),
 ];
 
 #[rustfmt::skip]
 const PRETRAINING_ROWS: &[TensorRow] = &[
-    ("lm_head.transform.projection.weight",  "predictions.dense.weight",         Same),
-    ("lm_head.transform.projection.bias",    "predictions.dense.bias",           Same),
-    ("lm_head.transform.norm.weight", "predictions.LayerNorm.weight",     Same),
-    ("lm_head.transform.norm.bias",   "predictions.LayerNorm.bias",       Same),
-    ("lm_head.weight",                "predictions.decoder.weight",       Same),
-    ("lm_head.bias",                  "predictions.bias",                 Same),
-    ("pooler.projection.weight",           "albert.pooler.weight",             Same),
-    ("pooler.projection.bias",             "albert.pooler.bias",               Same),
-    ("classes.projection.weight",          "sop_classifier.classifier.weight", Same),
-    ("classes.projection.bias",            "sop_classifier.classifier.bias",   Same),
+    ("lm_head.transform.projection.weight",   "predictions.dense.weight",         Same),
+    ("lm_head.transform.projection.bias",     "predictions.dense.bias",           Same),
+    ("lm_head.transform.norm.weight",         "predictions.LayerNorm.weight",     Same),
+    ("lm_head.transform.norm.bias",           "predictions.LayerNorm.bias",       Same),
+    ("lm_head.weight",                        "predictions.decoder.weight",       Same),
+    ("lm_head.bias",                          "predictions.bias",                 Same),
+    ("pooler.projection.weight",              "albert.pooler.weight",             Same),
+    ("pooler.projection.bias",                "albert.pooler.bias",               Same),
+    ("sequence_classifier.projection.weight", "sop_classifier.classifier.weight", Same),
+    ("sequence_classifier.projection.bias",   "sop_classifier.classifier.bias",   Same),
 ];
 
 /// How blocks are shared: `layers` layers are divided among `groups` groups, each of `inner` blocks.

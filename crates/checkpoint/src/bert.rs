@@ -105,30 +105,30 @@ const POOLER_ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.projection.weight",  "bert.pooler.dense.weight", Same),
-    ("pooler.projection.bias",    "bert.pooler.dense.bias",   Same),
-    ("classes.projection.weight", "classifier.weight",        Same),
-    ("classes.projection.bias",   "classifier.bias",          Same),
+    ("pooler.projection.weight",              "bert.pooler.dense.weight", Same),
+    ("pooler.projection.bias",                "bert.pooler.dense.bias",   Same),
+    ("sequence_classifier.projection.weight", "classifier.weight",        Same),
+    ("sequence_classifier.projection.bias",   "classifier.bias",          Same),
 ];
 
 #[rustfmt::skip]
 pub(super) const PRETRAINING_ROWS: &[TensorRow] = &[
-    ("lm_head.transform.projection.weight",  "cls.predictions.transform.dense.weight",     Same),
-    ("lm_head.transform.projection.bias",    "cls.predictions.transform.dense.bias",       Same),
-    ("lm_head.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
-    ("lm_head.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
-    ("lm_head.weight",                "cls.predictions.decoder.weight",             Same),
-    ("lm_head.bias",                  "cls.predictions.bias",                       Same),
-    ("pooler.projection.weight",           "bert.pooler.dense.weight",                   Same),
-    ("pooler.projection.bias",             "bert.pooler.dense.bias",                     Same),
-    ("classes.projection.weight",          "cls.seq_relationship.weight",                Same),
-    ("classes.projection.bias",            "cls.seq_relationship.bias",                  Same),
+    ("lm_head.transform.projection.weight",   "cls.predictions.transform.dense.weight",     Same),
+    ("lm_head.transform.projection.bias",     "cls.predictions.transform.dense.bias",       Same),
+    ("lm_head.transform.norm.weight",         "cls.predictions.transform.LayerNorm.weight", Same),
+    ("lm_head.transform.norm.bias",           "cls.predictions.transform.LayerNorm.bias",   Same),
+    ("lm_head.weight",                        "cls.predictions.decoder.weight",             Same),
+    ("lm_head.bias",                          "cls.predictions.bias",                       Same),
+    ("pooler.projection.weight",              "bert.pooler.dense.weight",                   Same),
+    ("pooler.projection.bias",                "bert.pooler.dense.bias",                     Same),
+    ("sequence_classifier.projection.weight", "cls.seq_relationship.weight",                Same),
+    ("sequence_classifier.projection.bias",   "cls.seq_relationship.bias",                  Same),
 ];
 
 /// Next-sentence prediction: a classifier on the pooler.
 pub(super) fn next_sentence_head(config: &mut ModelConfig) {
     set_pooler(config, None);
-    config.classes = Some(SequenceClassifierConfig {
+    config.sequence_classifier = Some(SequenceClassifierConfig {
         classes: 2,
         bias: true,
         dropout: 0.0,

@@ -20,37 +20,37 @@ use attentive_model::{Activation, ModelConfig, NormConfig, StackConfig};
 
 #[rustfmt::skip] // Keeps the columns aligned.
 pub const ROWS: &[TensorRow] = &[
-    ("tokens.weight",                                 "embeddings.word_embeddings.weight",                          Same),
-    ("positions.weight",                              "embeddings.position_embeddings.weight",                      Same),
-    ("types.weight",                                  "embeddings.token_type_embeddings.weight",                    Same),
-    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",                                Same),
-    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",                                  Same),
-    ("blocks.{layer}.attention.body.query.weight",    "encoder.layer.{layer}.attention.self.query.weight",          Same),
-    ("blocks.{layer}.attention.body.query.bias",      "encoder.layer.{layer}.attention.self.query.bias",            Same),
-    ("blocks.{layer}.attention.body.key.weight",      "encoder.layer.{layer}.attention.self.key.weight",            Same),
-    ("blocks.{layer}.attention.body.key.bias",        "encoder.layer.{layer}.attention.self.key.bias",              Same),
-    ("blocks.{layer}.attention.body.value.weight",    "encoder.layer.{layer}.attention.self.value.weight",          Same),
-    ("blocks.{layer}.attention.body.value.bias",      "encoder.layer.{layer}.attention.self.value.bias",            Same),
-    ("blocks.{layer}.attention.body.output.weight",   "encoder.layer.{layer}.attention.output.dense.weight",        Same),
-    ("blocks.{layer}.attention.body.output.bias",     "encoder.layer.{layer}.attention.output.dense.bias",          Same),
-    ("blocks.{layer}.attention.norm_after.weight",    "encoder.layer.{layer}.attention.output.LayerNorm.weight",    Same),
-    ("blocks.{layer}.attention.norm_after.bias",      "encoder.layer.{layer}.attention.output.LayerNorm.bias",      Same),
-    ("blocks.{layer}.cross.body.query.weight",        "encoder.layer.{layer}.crossattention.self.query.weight",     Same),
-    ("blocks.{layer}.cross.body.query.bias",          "encoder.layer.{layer}.crossattention.self.query.bias",       Same),
-    ("blocks.{layer}.cross.body.key.weight",          "encoder.layer.{layer}.crossattention.self.key.weight",       Same),
-    ("blocks.{layer}.cross.body.key.bias",            "encoder.layer.{layer}.crossattention.self.key.bias",         Same),
-    ("blocks.{layer}.cross.body.value.weight",        "encoder.layer.{layer}.crossattention.self.value.weight",     Same),
-    ("blocks.{layer}.cross.body.value.bias",          "encoder.layer.{layer}.crossattention.self.value.bias",       Same),
-    ("blocks.{layer}.cross.body.output.weight",       "encoder.layer.{layer}.crossattention.output.dense.weight",   Same),
-    ("blocks.{layer}.cross.body.output.bias",         "encoder.layer.{layer}.crossattention.output.dense.bias",     Same),
+    ("tokens.weight",                                 "embeddings.word_embeddings.weight",                            Same),
+    ("positions.weight",                              "embeddings.position_embeddings.weight",                        Same),
+    ("types.weight",                                  "embeddings.token_type_embeddings.weight",                      Same),
+    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",                                  Same),
+    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",                                    Same),
+    ("blocks.{layer}.attention.body.query.weight",    "encoder.layer.{layer}.attention.self.query.weight",            Same),
+    ("blocks.{layer}.attention.body.query.bias",      "encoder.layer.{layer}.attention.self.query.bias",              Same),
+    ("blocks.{layer}.attention.body.key.weight",      "encoder.layer.{layer}.attention.self.key.weight",              Same),
+    ("blocks.{layer}.attention.body.key.bias",        "encoder.layer.{layer}.attention.self.key.bias",                Same),
+    ("blocks.{layer}.attention.body.value.weight",    "encoder.layer.{layer}.attention.self.value.weight",            Same),
+    ("blocks.{layer}.attention.body.value.bias",      "encoder.layer.{layer}.attention.self.value.bias",              Same),
+    ("blocks.{layer}.attention.body.output.weight",   "encoder.layer.{layer}.attention.output.dense.weight",          Same),
+    ("blocks.{layer}.attention.body.output.bias",     "encoder.layer.{layer}.attention.output.dense.bias",            Same),
+    ("blocks.{layer}.attention.norm_after.weight",    "encoder.layer.{layer}.attention.output.LayerNorm.weight",      Same),
+    ("blocks.{layer}.attention.norm_after.bias",      "encoder.layer.{layer}.attention.output.LayerNorm.bias",        Same),
+    ("blocks.{layer}.cross.body.query.weight",        "encoder.layer.{layer}.crossattention.self.query.weight",       Same),
+    ("blocks.{layer}.cross.body.query.bias",          "encoder.layer.{layer}.crossattention.self.query.bias",         Same),
+    ("blocks.{layer}.cross.body.key.weight",          "encoder.layer.{layer}.crossattention.self.key.weight",         Same),
+    ("blocks.{layer}.cross.body.key.bias",            "encoder.layer.{layer}.crossattention.self.key.bias",           Same),
+    ("blocks.{layer}.cross.body.value.weight",        "encoder.layer.{layer}.crossattention.self.value.weight",       Same),
+    ("blocks.{layer}.cross.body.value.bias",          "encoder.layer.{layer}.crossattention.self.value.bias",         Same),
+    ("blocks.{layer}.cross.body.output.weight",       "encoder.layer.{layer}.crossattention.output.dense.weight",     Same),
+    ("blocks.{layer}.cross.body.output.bias",         "encoder.layer.{layer}.crossattention.output.dense.bias",       Same),
     ("blocks.{layer}.cross.norm_after.weight",        "encoder.layer.{layer}.crossattention.output.LayerNorm.weight", Same),
-    ("blocks.{layer}.cross.norm_after.bias",          "encoder.layer.{layer}.crossattention.output.LayerNorm.bias", Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",    "encoder.layer.{layer}.intermediate.dense.weight",            Same),
-    ("blocks.{layer}.feed_forward.body.up.bias",      "encoder.layer.{layer}.intermediate.dense.bias",              Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",  "encoder.layer.{layer}.output.dense.weight",                  Same),
-    ("blocks.{layer}.feed_forward.body.down.bias",    "encoder.layer.{layer}.output.dense.bias",                    Same),
-    ("blocks.{layer}.feed_forward.norm_after.weight", "encoder.layer.{layer}.output.LayerNorm.weight",              Same),
-    ("blocks.{layer}.feed_forward.norm_after.bias",   "encoder.layer.{layer}.output.LayerNorm.bias",                Same),
+    ("blocks.{layer}.cross.norm_after.bias",          "encoder.layer.{layer}.crossattention.output.LayerNorm.bias",   Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",    "encoder.layer.{layer}.intermediate.dense.weight",              Same),
+    ("blocks.{layer}.feed_forward.body.up.bias",      "encoder.layer.{layer}.intermediate.dense.bias",                Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",  "encoder.layer.{layer}.output.dense.weight",                    Same),
+    ("blocks.{layer}.feed_forward.body.down.bias",    "encoder.layer.{layer}.output.dense.bias",                      Same),
+    ("blocks.{layer}.feed_forward.norm_after.weight", "encoder.layer.{layer}.output.LayerNorm.weight",                Same),
+    ("blocks.{layer}.feed_forward.norm_after.bias",   "encoder.layer.{layer}.output.LayerNorm.bias",                  Same),
 ];
 
 /// Norms as named in the first checkpoints, which were converted from TensorFlow.
@@ -256,13 +256,13 @@ pub fn sequence_classifier(
     activation: Option<Activation>,
 ) -> Result<(), String> {
     set_pooler(config, activation);
-    config.classes = Some(classifier(json, true)?);
+    config.sequence_classifier = Some(classifier(json, true)?);
     Ok(())
 }
 
 /// A token classifier.
 pub fn token_classifier(json: &Value, config: &mut ModelConfig) -> Result<(), String> {
-    config.labels = Some(TokenClassifierConfig {
+    config.token_classifier = Some(TokenClassifierConfig {
         labels: read_labels(json)?,
         task: TokenTask::Labels,
         dropout: 0.0,
@@ -274,7 +274,7 @@ pub fn token_classifier(json: &Value, config: &mut ModelConfig) -> Result<(), St
 
 /// Extractive question answering: start and end of the answer.
 pub fn question_answering(_: &Value, config: &mut ModelConfig) -> Result<(), String> {
-    config.labels = Some(TokenClassifierConfig {
+    config.token_classifier = Some(TokenClassifierConfig {
         labels: 2,
         task: TokenTask::Span,
         dropout: 0.0,
@@ -286,12 +286,12 @@ pub fn question_answering(_: &Value, config: &mut ModelConfig) -> Result<(), Str
 
 #[rustfmt::skip]
 pub const TOKEN_CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("labels.projection.weight", "classifier.weight", Same),
-    ("labels.projection.bias",   "classifier.bias",   Same),
+    ("token_classifier.projection.weight", "classifier.weight", Same),
+    ("token_classifier.projection.bias",   "classifier.bias",   Same),
 ];
 
 #[rustfmt::skip]
 pub const QA_ROWS: &[TensorRow] = &[
-    ("labels.projection.weight", "qa_outputs.weight", Same),
-    ("labels.projection.bias",   "qa_outputs.bias",   Same),
+    ("token_classifier.projection.weight", "qa_outputs.weight", Same),
+    ("token_classifier.projection.bias",   "qa_outputs.bias",   Same),
 ];

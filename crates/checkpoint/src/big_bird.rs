@@ -104,36 +104,36 @@ pub(super) const FORMAT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const HEAD_ROWS: &[TensorRow] = &[
-    ("lm_head.transform.projection.weight",  "cls.predictions.transform.dense.weight",     Same),
-    ("lm_head.transform.projection.bias",    "cls.predictions.transform.dense.bias",       Same),
-    ("lm_head.transform.norm.weight", "cls.predictions.transform.LayerNorm.weight", Same),
-    ("lm_head.transform.norm.bias",   "cls.predictions.transform.LayerNorm.bias",   Same),
-    ("lm_head.weight",                "cls.predictions.decoder.weight",             Same),
-    ("lm_head.bias",                  "cls.predictions.bias",                       Same),
-    ("pooler.projection.weight",           "bert.pooler.weight",                         Same),
-    ("pooler.projection.bias",             "bert.pooler.bias",                           Same),
-    ("classes.projection.weight",          "cls.seq_relationship.weight",                Same),
-    ("classes.projection.bias",            "cls.seq_relationship.bias",                  Same),
+    ("lm_head.transform.projection.weight",   "cls.predictions.transform.dense.weight",     Same),
+    ("lm_head.transform.projection.bias",     "cls.predictions.transform.dense.bias",       Same),
+    ("lm_head.transform.norm.weight",         "cls.predictions.transform.LayerNorm.weight", Same),
+    ("lm_head.transform.norm.bias",           "cls.predictions.transform.LayerNorm.bias",   Same),
+    ("lm_head.weight",                        "cls.predictions.decoder.weight",             Same),
+    ("lm_head.bias",                          "cls.predictions.bias",                       Same),
+    ("pooler.projection.weight",              "bert.pooler.weight",                         Same),
+    ("pooler.projection.bias",                "bert.pooler.bias",                           Same),
+    ("sequence_classifier.projection.weight", "cls.seq_relationship.weight",                Same),
+    ("sequence_classifier.projection.bias",   "cls.seq_relationship.bias",                  Same),
 ];
 
 #[rustfmt::skip]
 const TOKEN_CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.projection.weight", "bert.pooler.weight", Same),
-    ("pooler.projection.bias",   "bert.pooler.bias",   Same),
-    ("labels.projection.weight",     "classifier.weight",  Same),
-    ("labels.projection.bias",       "classifier.bias",    Same),
+    ("pooler.projection.weight",           "bert.pooler.weight", Same),
+    ("pooler.projection.bias",             "bert.pooler.bias",   Same),
+    ("token_classifier.projection.weight", "classifier.weight",  Same),
+    ("token_classifier.projection.bias",   "classifier.bias",    Same),
 ];
 
 #[rustfmt::skip]
 const QA_ROWS: &[TensorRow] = &[
-    ("labels.layer.body.up.weight",    "qa_classifier.intermediate.dense.weight", Same),
-    ("labels.layer.body.up.bias",      "qa_classifier.intermediate.dense.bias",   Same),
-    ("labels.layer.body.down.weight",  "qa_classifier.output.dense.weight",       Same),
-    ("labels.layer.body.down.bias",    "qa_classifier.output.dense.bias",         Same),
-    ("labels.layer.norm_after.weight", "qa_classifier.output.LayerNorm.weight",   Same),
-    ("labels.layer.norm_after.bias",   "qa_classifier.output.LayerNorm.bias",     Same),
-    ("labels.projection.weight",                  "qa_classifier.qa_outputs.weight",         Same),
-    ("labels.projection.bias",                    "qa_classifier.qa_outputs.bias",           Same),
+    ("token_classifier.layer.body.up.weight",    "qa_classifier.intermediate.dense.weight", Same),
+    ("token_classifier.layer.body.up.bias",      "qa_classifier.intermediate.dense.bias",   Same),
+    ("token_classifier.layer.body.down.weight",  "qa_classifier.output.dense.weight",       Same),
+    ("token_classifier.layer.body.down.bias",    "qa_classifier.output.dense.bias",         Same),
+    ("token_classifier.layer.norm_after.weight", "qa_classifier.output.LayerNorm.weight",   Same),
+    ("token_classifier.layer.norm_after.bias",   "qa_classifier.output.LayerNorm.bias",     Same),
+    ("token_classifier.projection.weight",       "qa_classifier.qa_outputs.weight",         Same),
+    ("token_classifier.projection.bias",         "qa_classifier.qa_outputs.bias",           Same),
 ];
 
 /// Question answering with an extra feed-forward layer. The answer is not in the question, which is masked and has its
@@ -153,11 +153,14 @@ fn question_answering_with_layer(json: &Value, config: &mut ModelConfig) -> Resu
             norm: block.norm.clone(),
             dropout: block.dropout,
         });
-    config.labels = config.labels.take().map(|labels| TokenClassifierConfig {
-        layer,
-        question_end: Some(end),
-        ..labels
-    });
+    config.token_classifier = config
+        .token_classifier
+        .take()
+        .map(|labels| TokenClassifierConfig {
+            layer,
+            question_end: Some(end),
+            ..labels
+        });
     Ok(())
 }
 
@@ -265,7 +268,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let own = serde_json::to_value(own).ok()?;
     json.as_object_mut()?.extend(own.as_object()?.clone());
     if let Some(end) = config
-        .labels
+        .token_classifier
         .as_ref()
         .and_then(|labels| labels.question_end)
     {

@@ -21,8 +21,11 @@ pub fn typed_over<T: Serialize + DeserializeOwned>(
 
 /// Writes placeholder names of the classes or labels, from which their number is read.
 pub fn write_labels(json: &mut Value, config: &ModelConfig) {
-    let classes = config.classes.as_ref().map(|classes| classes.classes);
-    let labels = config.labels.as_ref().map(|labels| labels.labels);
+    let classes = config
+        .sequence_classifier
+        .as_ref()
+        .map(|classes| classes.classes);
+    let labels = config.token_classifier.as_ref().map(|labels| labels.labels);
     let Some(count) = classes.or(labels) else {
         return;
     };

@@ -63,10 +63,10 @@ pub(super) const FORMAT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const ROWS: &[TensorRow] = &[
-    ("tokens.weight",                                 "embeddings.word_embeddings.weight",                 Same),
-    ("positions.weight",                              "embeddings.position_embeddings.weight",             Same),
-    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",                       Same),
-    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",                         Same),
+    ("tokens.weight",                                 "embeddings.word_embeddings.weight",                  Same),
+    ("positions.weight",                              "embeddings.position_embeddings.weight",              Same),
+    ("embedding_norm.weight",                         "embeddings.LayerNorm.weight",                        Same),
+    ("embedding_norm.bias",                           "embeddings.LayerNorm.bias",                          Same),
     ("blocks.{layer}.attention.body.query.weight",    "transformer.layer.{layer}.attention.q_lin.weight",   Same),
     ("blocks.{layer}.attention.body.query.bias",      "transformer.layer.{layer}.attention.q_lin.bias",     Same),
     ("blocks.{layer}.attention.body.key.weight",      "transformer.layer.{layer}.attention.k_lin.weight",   Same),
@@ -87,20 +87,20 @@ const ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("lm_head.transform.projection.weight",  "vocab_transform.weight",  Same),
-    ("lm_head.transform.projection.bias",    "vocab_transform.bias",    Same),
-    ("lm_head.transform.norm.weight", "vocab_layer_norm.weight", Same),
-    ("lm_head.transform.norm.bias",   "vocab_layer_norm.bias",   Same),
-    ("lm_head.weight",                "vocab_projector.weight",  Same),
-    ("lm_head.bias",                  "vocab_projector.bias",    Same),
+    ("lm_head.transform.projection.weight", "vocab_transform.weight",  Same),
+    ("lm_head.transform.projection.bias",   "vocab_transform.bias",    Same),
+    ("lm_head.transform.norm.weight",       "vocab_layer_norm.weight", Same),
+    ("lm_head.transform.norm.bias",         "vocab_layer_norm.bias",   Same),
+    ("lm_head.weight",                      "vocab_projector.weight",  Same),
+    ("lm_head.bias",                        "vocab_projector.bias",    Same),
 ];
 
 #[rustfmt::skip]
 const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.projection.weight",  "pre_classifier.weight", Same),
-    ("pooler.projection.bias",    "pre_classifier.bias",   Same),
-    ("classes.projection.weight", "classifier.weight",     Same),
-    ("classes.projection.bias",   "classifier.bias",       Same),
+    ("pooler.projection.weight",              "pre_classifier.weight", Same),
+    ("pooler.projection.bias",                "pre_classifier.bias",   Same),
+    ("sequence_classifier.projection.weight", "classifier.weight",     Same),
+    ("sequence_classifier.projection.bias",   "classifier.bias",       Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.

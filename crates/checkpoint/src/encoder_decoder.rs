@@ -15,24 +15,31 @@ use attentive_model::head::HeadConfig;
 /// The formats of encoders. An encoder is saved in the first that can express it.
 const ENCODERS: [&Format; 3] = [&bert_generation::FORMAT, &bert::FORMAT, &roberta::FORMAT];
 
+/// The sections of an encoder and of a decoder with this prefix, rows of its stack and rows of its head.
+macro_rules! decoder_sections {
+    ($prefix:literal, $stack:path, $head:path) => {
+        &[
+            ENCODER,
+            Section {
+                model_prefix: "stack.",
+                file_prefix: $prefix,
+                rows: $stack,
+            },
+            Section {
+                model_prefix: "",
+                file_prefix: "decoder.",
+                rows: $head,
+            },
+        ]
+    };
+}
+
 pub(super) const BERT_GENERATION: Format = pair(
     "bert-generation",
     |json| read(json, &bert_generation::FORMAT, "BertGenerationDecoder"),
     |config| write(config, &bert_generation::FORMAT),
     NameTable {
-        sections: &[
-            ENCODER,
-            Section {
-                model_prefix: "stack.",
-                file_prefix: "decoder.bert.",
-                rows: ROWS,
-            },
-            Section {
-                model_prefix: "",
-                file_prefix: "decoder.",
-                rows: bert_generation::LM_HEAD_ROWS,
-            },
-        ],
+        sections: decoder_sections!("decoder.bert.", ROWS, bert_generation::LM_HEAD_ROWS),
         ignored: bert_generation::IGNORED,
         aliases: &[("lm_head.bias", "decoder.lm_head.decoder.bias")],
         ..TABLE
@@ -44,19 +51,7 @@ pub(super) const BERT: Format = pair(
     |json| read(json, &bert::FORMAT, "BertLMHeadModel"),
     |config| write(config, &bert::FORMAT),
     NameTable {
-        sections: &[
-            ENCODER,
-            Section {
-                model_prefix: "stack.",
-                file_prefix: "decoder.bert.",
-                rows: ROWS,
-            },
-            Section {
-                model_prefix: "",
-                file_prefix: "decoder.",
-                rows: bert::PRETRAINING_ROWS,
-            },
-        ],
+        sections: decoder_sections!("decoder.bert.", ROWS, bert::PRETRAINING_ROWS),
         ignored: bert::IGNORED,
         aliases: &[("lm_head.bias", "decoder.cls.predictions.decoder.bias")],
         ..TABLE
@@ -68,19 +63,7 @@ pub(super) const ROBERTA: Format = pair(
     |json| read(json, &roberta::FORMAT, "RobertaForCausalLM"),
     |config| write(config, &roberta::FORMAT),
     NameTable {
-        sections: &[
-            ENCODER,
-            Section {
-                model_prefix: "stack.",
-                file_prefix: "decoder.roberta.",
-                rows: ROWS,
-            },
-            Section {
-                model_prefix: "",
-                file_prefix: "decoder.",
-                rows: roberta::LM_HEAD_ROWS,
-            },
-        ],
+        sections: decoder_sections!("decoder.roberta.", ROWS, roberta::LM_HEAD_ROWS),
         ignored: roberta::IGNORED,
         aliases: &[("lm_head.bias", "decoder.lm_head.decoder.bias")],
         ..TABLE
@@ -92,19 +75,7 @@ pub(super) const GPT2: Format = pair(
     |json| read(json, &gpt2::FORMAT, "GPT2LMHeadModel"),
     |config| write(config, &gpt2::FORMAT),
     NameTable {
-        sections: &[
-            ENCODER,
-            Section {
-                model_prefix: "stack.",
-                file_prefix: "decoder.transformer.",
-                rows: gpt2::ROWS,
-            },
-            Section {
-                model_prefix: "",
-                file_prefix: "decoder.",
-                rows: gpt2::LM_HEAD_ROWS,
-            },
-        ],
+        sections: decoder_sections!("decoder.transformer.", gpt2::ROWS, gpt2::LM_HEAD_ROWS),
         ignored: gpt2::IGNORED,
         ..TABLE
     },

@@ -46,10 +46,14 @@ pub const fn last_token_classifier(name: &'static str) -> ModelClass {
                 },
                 projection: None,
             });
-            config.classes = Some(classifier(json, false)?);
+            config.sequence_classifier = Some(classifier(json, false)?);
             Ok(())
         },
-        rows: &[("classes.projection.weight", "score.weight", Same)],
+        rows: &[(
+            "sequence_classifier.projection.weight",
+            "score.weight",
+            Same,
+        )],
         base_model: false,
     }
 }

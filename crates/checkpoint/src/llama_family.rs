@@ -1,5 +1,5 @@
 //! What Llama (Touvron et al. 2023) and its descendants share: the keys of config.json, the tensor names and the model. The
-//! formats of the family are the few places in which they differ.
+//! format of each model type has only what differs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -100,12 +100,12 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         activation: activation(&hf.hidden_act)?,
         bias: false,
         weighting: Some(ExpertWeighting::Renormalized),
-        capacity: None,
-        balance_loss: match own.output_router_logits {
+        capacity_factor: None,
+        balance_loss_weight: match own.output_router_logits {
             true => own.router_aux_loss_coef,
             false => 0.0,
         },
-        z_loss: 0.0,
+        z_loss_weight: 0.0,
     };
     LlamaFamily {
         bias: false,
@@ -127,8 +127,8 @@ fn write(config: &ModelConfig) -> Option<Value> {
         sliding_window: WindowRun::common(&family.windows)?,
         num_local_experts: experts.experts,
         num_experts_per_tok: experts.active,
-        output_router_logits: experts.balance_loss > 0.0,
-        router_aux_loss_coef: experts.balance_loss,
+        output_router_logits: experts.balance_loss_weight > 0.0,
+        router_aux_loss_coef: experts.balance_loss_weight,
         router_jitter_noise: 0.0,
     };
     family.json_with([json!(own)])

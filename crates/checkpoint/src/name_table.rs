@@ -1,4 +1,4 @@
-//! A table of tensor names, the model's beside a file's, which serves both loading and saving.
+//! A table of tensor names, the model's and a file's, for both loading and saving.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -201,7 +201,7 @@ impl TensorNames {
         saved
     }
 
-    /// A file's full name as it is saved.
+    /// The name under which a full name is saved.
     fn saved_name(&self, name: String) -> String {
         let stripped = name.strip_prefix(self.table.optional_prefix);
         match stripped.filter(|_| self.base_model) {

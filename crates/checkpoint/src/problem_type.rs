@@ -61,7 +61,11 @@ impl Description {
     /// The function applied to classification logits, by the rule of Hugging Face's pipelines. The image pipeline has no
     /// regression.
     pub fn classification_function(&self) -> ClassificationFunction {
-        let classes = self.config.classes.as_ref().map(|it| it.classes);
+        let classes = self
+            .config
+            .sequence_classifier
+            .as_ref()
+            .map(|it| it.classes);
         match self.problem_type {
             Some(ProblemType::Regression) if self.config.stack.patches.is_none() => {
                 ClassificationFunction::None

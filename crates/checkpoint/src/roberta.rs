@@ -85,20 +85,20 @@ const POOLER_ROWS: &[TensorRow] = &[
 
 #[rustfmt::skip]
 pub(super) const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("lm_head.transform.projection.weight",  "lm_head.dense.weight",      Same),
-    ("lm_head.transform.projection.bias",    "lm_head.dense.bias",        Same),
-    ("lm_head.transform.norm.weight", "lm_head.layer_norm.weight", Same),
-    ("lm_head.transform.norm.bias",   "lm_head.layer_norm.bias",   Same),
-    ("lm_head.weight",                "lm_head.decoder.weight",    Same),
-    ("lm_head.bias",                  "lm_head.bias",              Same),
+    ("lm_head.transform.projection.weight", "lm_head.dense.weight",      Same),
+    ("lm_head.transform.projection.bias",   "lm_head.dense.bias",        Same),
+    ("lm_head.transform.norm.weight",       "lm_head.layer_norm.weight", Same),
+    ("lm_head.transform.norm.bias",         "lm_head.layer_norm.bias",   Same),
+    ("lm_head.weight",                      "lm_head.decoder.weight",    Same),
+    ("lm_head.bias",                        "lm_head.bias",              Same),
 ];
 
 #[rustfmt::skip]
 pub(super) const CLASSIFIER_ROWS: &[TensorRow] = &[
-    ("pooler.projection.weight",  "classifier.dense.weight",    Same),
-    ("pooler.projection.bias",    "classifier.dense.bias",      Same),
-    ("classes.projection.weight", "classifier.out_proj.weight", Same),
-    ("classes.projection.bias",   "classifier.out_proj.bias",   Same),
+    ("pooler.projection.weight",              "classifier.dense.weight",    Same),
+    ("pooler.projection.bias",                "classifier.dense.bias",      Same),
+    ("sequence_classifier.projection.weight", "classifier.out_proj.weight", Same),
+    ("sequence_classifier.projection.bias",   "classifier.out_proj.bias",   Same),
 ];
 
 /// The head always has exact GELU, whatever the blocks have.

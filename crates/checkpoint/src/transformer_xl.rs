@@ -58,32 +58,32 @@ pub(super) const FORMAT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const ROWS: &[TensorRow] = &[
-    ("",                                              "pos_emb.inv_freq",                            InverseFrequencies),
-    ("clusters.{layer}.table.weight",                 "word_emb.emb_layers.{layer}.weight",          Same),
-    ("clusters.{layer}.projection.weight",                   "word_emb.emb_projs.{layer}",                  Same),
-    ("blocks.{layer}.attention.body.query.weight",    "layers.{layer}.dec_attn.qkv_net.weight",      Third(0)),
-    ("blocks.{layer}.attention.body.key.weight",      "layers.{layer}.dec_attn.qkv_net.weight",      Third(1)),
-    ("blocks.{layer}.attention.body.value.weight",    "layers.{layer}.dec_attn.qkv_net.weight",      Third(2)),
-    ("blocks.{layer}.attention.body.positions.weight", "layers.{layer}.dec_attn.r_net.weight",       Same),
-    ("blocks.{layer}.attention.body.content_bias",    "layers.{layer}.dec_attn.r_w_bias",            Same),
-    ("blocks.{layer}.attention.body.position_bias",   "layers.{layer}.dec_attn.r_r_bias",            Same),
-    ("blocks.{layer}.attention.body.output.weight",   "layers.{layer}.dec_attn.o_net.weight",        Same),
-    ("blocks.{layer}.attention.norm_after.weight",    "layers.{layer}.dec_attn.layer_norm.weight",   Same),
-    ("blocks.{layer}.attention.norm_after.bias",      "layers.{layer}.dec_attn.layer_norm.bias",     Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",    "layers.{layer}.pos_ff.CoreNet.0.weight",      Same),
-    ("blocks.{layer}.feed_forward.body.up.bias",      "layers.{layer}.pos_ff.CoreNet.0.bias",        Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",  "layers.{layer}.pos_ff.CoreNet.3.weight",      Same),
-    ("blocks.{layer}.feed_forward.body.down.bias",    "layers.{layer}.pos_ff.CoreNet.3.bias",        Same),
-    ("blocks.{layer}.feed_forward.norm_after.weight", "layers.{layer}.pos_ff.layer_norm.weight",     Same),
-    ("blocks.{layer}.feed_forward.norm_after.bias",   "layers.{layer}.pos_ff.layer_norm.bias",       Same),
+    ("",                                               "pos_emb.inv_freq",                          InverseFrequencies),
+    ("clusters.{layer}.table.weight",                  "word_emb.emb_layers.{layer}.weight",        Same),
+    ("clusters.{layer}.projection.weight",             "word_emb.emb_projs.{layer}",                Same),
+    ("blocks.{layer}.attention.body.query.weight",     "layers.{layer}.dec_attn.qkv_net.weight",    Third(0)),
+    ("blocks.{layer}.attention.body.key.weight",       "layers.{layer}.dec_attn.qkv_net.weight",    Third(1)),
+    ("blocks.{layer}.attention.body.value.weight",     "layers.{layer}.dec_attn.qkv_net.weight",    Third(2)),
+    ("blocks.{layer}.attention.body.positions.weight", "layers.{layer}.dec_attn.r_net.weight",      Same),
+    ("blocks.{layer}.attention.body.content_bias",     "layers.{layer}.dec_attn.r_w_bias",          Same),
+    ("blocks.{layer}.attention.body.position_bias",    "layers.{layer}.dec_attn.r_r_bias",          Same),
+    ("blocks.{layer}.attention.body.output.weight",    "layers.{layer}.dec_attn.o_net.weight",      Same),
+    ("blocks.{layer}.attention.norm_after.weight",     "layers.{layer}.dec_attn.layer_norm.weight", Same),
+    ("blocks.{layer}.attention.norm_after.bias",       "layers.{layer}.dec_attn.layer_norm.bias",   Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",     "layers.{layer}.pos_ff.CoreNet.0.weight",    Same),
+    ("blocks.{layer}.feed_forward.body.up.bias",       "layers.{layer}.pos_ff.CoreNet.0.bias",      Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",   "layers.{layer}.pos_ff.CoreNet.3.weight",    Same),
+    ("blocks.{layer}.feed_forward.body.down.bias",     "layers.{layer}.pos_ff.CoreNet.3.bias",      Same),
+    ("blocks.{layer}.feed_forward.norm_after.weight",  "layers.{layer}.pos_ff.layer_norm.weight",   Same),
+    ("blocks.{layer}.feed_forward.norm_after.bias",    "layers.{layer}.pos_ff.layer_norm.bias",     Same),
 ];
 
 #[rustfmt::skip]
 const LM_HEAD_ROWS: &[TensorRow] = &[
-    ("adaptive.gate.weight",           "crit.cluster_weight",          Same),
-    ("adaptive.gate.bias",             "crit.cluster_bias",            Same),
-    ("adaptive.clusters.{layer}.bias", "crit.out_layers.{layer}.bias", Same),
-    ("adaptive.clusters.{layer}.projection",  "crit.out_projs.{layer}",       Same),
+    ("adaptive.gate.weight",                 "crit.cluster_weight",          Same),
+    ("adaptive.gate.bias",                   "crit.cluster_bias",            Same),
+    ("adaptive.clusters.{layer}.bias",       "crit.out_layers.{layer}.bias", Same),
+    ("adaptive.clusters.{layer}.projection", "crit.out_projs.{layer}",       Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.

@@ -48,8 +48,16 @@ pub(super) const VIT: Format = Format {
             name: "ViTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
             rows: &[
-                ("classes.projection.weight", "classifier.weight", Same),
-                ("classes.projection.bias", "classifier.bias", Same),
+                (
+                    "sequence_classifier.projection.weight",
+                    "classifier.weight",
+                    Same,
+                ),
+                (
+                    "sequence_classifier.projection.bias",
+                    "classifier.bias",
+                    Same,
+                ),
             ],
             base_model: false,
         },
@@ -89,8 +97,16 @@ pub(super) const DEIT: Format = Format {
             name: "DeiTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
             rows: &[
-                ("classes.projection.weight", "classifier.weight", Same),
-                ("classes.projection.bias", "classifier.bias", Same),
+                (
+                    "sequence_classifier.projection.weight",
+                    "classifier.weight",
+                    Same,
+                ),
+                (
+                    "sequence_classifier.projection.bias",
+                    "classifier.bias",
+                    Same,
+                ),
             ],
             base_model: false,
         },
@@ -98,15 +114,23 @@ pub(super) const DEIT: Format = Format {
             name: "DeiTForImageClassificationWithTeacher",
             heads: |json, config| image_classifier(json, config, true),
             rows: &[
-                ("classes.projection.weight", "cls_classifier.weight", Same),
-                ("classes.projection.bias", "cls_classifier.bias", Same),
                 (
-                    "classes.distillation.weight",
+                    "sequence_classifier.projection.weight",
+                    "cls_classifier.weight",
+                    Same,
+                ),
+                (
+                    "sequence_classifier.projection.bias",
+                    "cls_classifier.bias",
+                    Same,
+                ),
+                (
+                    "sequence_classifier.distillation.weight",
                     "distillation_classifier.weight",
                     Same,
                 ),
                 (
-                    "classes.distillation.bias",
+                    "sequence_classifier.distillation.bias",
                     "distillation_classifier.bias",
                     Same,
                 ),
@@ -118,29 +142,29 @@ pub(super) const DEIT: Format = Format {
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const ROWS: &[TensorRow] = &[
-    ("patches.class_token",                            "embeddings.cls_token",                                Unsqueeze0),
-    ("patches.distillation_token",                     "embeddings.distillation_token",                       Unsqueeze0),
-    ("patches.projection.weight",                             "embeddings.patch_embeddings.projection.weight",       Conv2d),
-    ("patches.projection.bias",                               "embeddings.patch_embeddings.projection.bias",         Same),
-    ("positions.weight",                               "embeddings.position_embeddings",                      Unsqueeze0),
-    ("blocks.{layer}.attention.norm_before.weight",    "encoder.layer.{layer}.layernorm_before.weight",       Same),
-    ("blocks.{layer}.attention.norm_before.bias",      "encoder.layer.{layer}.layernorm_before.bias",         Same),
+    ("patches.class_token",                            "embeddings.cls_token",                                   Unsqueeze0),
+    ("patches.distillation_token",                     "embeddings.distillation_token",                          Unsqueeze0),
+    ("patches.projection.weight",                      "embeddings.patch_embeddings.projection.weight",          Conv2d),
+    ("patches.projection.bias",                        "embeddings.patch_embeddings.projection.bias",            Same),
+    ("positions.weight",                               "embeddings.position_embeddings",                         Unsqueeze0),
+    ("blocks.{layer}.attention.norm_before.weight",    "encoder.layer.{layer}.layernorm_before.weight",          Same),
+    ("blocks.{layer}.attention.norm_before.bias",      "encoder.layer.{layer}.layernorm_before.bias",            Same),
     ("blocks.{layer}.attention.body.query.weight",     "encoder.layer.{layer}.attention.attention.query.weight", Same),
     ("blocks.{layer}.attention.body.query.bias",       "encoder.layer.{layer}.attention.attention.query.bias",   Same),
     ("blocks.{layer}.attention.body.key.weight",       "encoder.layer.{layer}.attention.attention.key.weight",   Same),
     ("blocks.{layer}.attention.body.key.bias",         "encoder.layer.{layer}.attention.attention.key.bias",     Same),
     ("blocks.{layer}.attention.body.value.weight",     "encoder.layer.{layer}.attention.attention.value.weight", Same),
     ("blocks.{layer}.attention.body.value.bias",       "encoder.layer.{layer}.attention.attention.value.bias",   Same),
-    ("blocks.{layer}.attention.body.output.weight",    "encoder.layer.{layer}.attention.output.dense.weight", Same),
-    ("blocks.{layer}.attention.body.output.bias",      "encoder.layer.{layer}.attention.output.dense.bias",   Same),
-    ("blocks.{layer}.feed_forward.norm_before.weight", "encoder.layer.{layer}.layernorm_after.weight",        Same),
-    ("blocks.{layer}.feed_forward.norm_before.bias",   "encoder.layer.{layer}.layernorm_after.bias",          Same),
-    ("blocks.{layer}.feed_forward.body.up.weight",     "encoder.layer.{layer}.intermediate.dense.weight",     Same),
-    ("blocks.{layer}.feed_forward.body.up.bias",       "encoder.layer.{layer}.intermediate.dense.bias",       Same),
-    ("blocks.{layer}.feed_forward.body.down.weight",   "encoder.layer.{layer}.output.dense.weight",           Same),
-    ("blocks.{layer}.feed_forward.body.down.bias",     "encoder.layer.{layer}.output.dense.bias",             Same),
-    ("final_norm.weight",                              "layernorm.weight",                                    Same),
-    ("final_norm.bias",                                "layernorm.bias",                                      Same),
+    ("blocks.{layer}.attention.body.output.weight",    "encoder.layer.{layer}.attention.output.dense.weight",    Same),
+    ("blocks.{layer}.attention.body.output.bias",      "encoder.layer.{layer}.attention.output.dense.bias",      Same),
+    ("blocks.{layer}.feed_forward.norm_before.weight", "encoder.layer.{layer}.layernorm_after.weight",           Same),
+    ("blocks.{layer}.feed_forward.norm_before.bias",   "encoder.layer.{layer}.layernorm_after.bias",             Same),
+    ("blocks.{layer}.feed_forward.body.up.weight",     "encoder.layer.{layer}.intermediate.dense.weight",        Same),
+    ("blocks.{layer}.feed_forward.body.up.bias",       "encoder.layer.{layer}.intermediate.dense.bias",          Same),
+    ("blocks.{layer}.feed_forward.body.down.weight",   "encoder.layer.{layer}.output.dense.weight",              Same),
+    ("blocks.{layer}.feed_forward.body.down.bias",     "encoder.layer.{layer}.output.dense.bias",                Same),
+    ("final_norm.weight",                              "layernorm.weight",                                       Same),
+    ("final_norm.bias",                                "layernorm.bias",                                         Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.
@@ -324,6 +348,6 @@ fn image_classifier(
     });
     let mut classes = classifier(json, true)?;
     classes.distillation = distillation;
-    config.classes = Some(classes);
+    config.sequence_classifier = Some(classes);
     Ok(())
 }

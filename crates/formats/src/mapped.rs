@@ -39,7 +39,7 @@ impl MappedFile {
         let file = File::open(path).map_err(failed)?;
         // SAFETY: the map is read-only. Model files are replaced atomically (ours are renamed into place), and a replaced file
         // stays mapped as it was. Truncating or overwriting one in place while it is in use crashes the program, as with
-        // every program that maps its weights; ARCHITECTURE.md says so.
+        // every program that maps its weights (see ARCHITECTURE.md).
         #[allow(unsafe_code)]
         let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(Self {

@@ -18,7 +18,7 @@
 //!               └─┴─┘ └─┴─┘      └─┴─┘
 //!          n is 16 where a block has 32 values. Q4_K has four such runs of n = 32, each half with its own group scale and min.
 //!
-//! Q6_K: two runs of 128 values, each of four quarters of 32. Value i of a quarter is made of
+//! Q6_K: two runs of 128 values, each of four quarters of 32. Value i of a quarter combines
 //!
 //!          quarter   low four bits            high two bits    group scale
 //!             0      low half of low[i]       bits 0, 1 of     2 · 0 + i / 16

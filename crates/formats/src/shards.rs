@@ -27,7 +27,7 @@ pub(crate) fn open(
         let name = Path::new(shard).file_name();
         if name.is_none_or(|name| name != shard) || shard.contains(char::is_control) {
             return Err(broken(format!(
-                "weight_map maps {} to {}, which is no file name",
+                "weight_map maps {} to {}, which is not a file name",
                 excerpt(tensor),
                 excerpt(shard)
             )));

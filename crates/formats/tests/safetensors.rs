@@ -142,10 +142,10 @@ fn shards_are_read_together() {
     assert_eq!(set.floats("a").unwrap(), [1.0]);
     assert_eq!(set.floats("b").unwrap(), [2.0]);
     for (map, message) in [
-        (r#"{"a":"../1.safetensors"}"#, "no file name"),
-        (r#"{"a":"/etc/passwd"}"#, "no file name"),
-        (r#"{"a":""}"#, "no file name"),
-        (r#"{"a":7}"#, "no file name"),
+        (r#"{"a":"../1.safetensors"}"#, "not a file name"),
+        (r#"{"a":"/etc/passwd"}"#, "not a file name"),
+        (r#"{"a":""}"#, "not a file name"),
+        (r#"{"a":7}"#, "not a file name"),
         (
             r#"{"c":"1.safetensors"}"#,
             "tensor c is in it, and it is not",

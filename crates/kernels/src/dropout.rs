@@ -217,8 +217,8 @@ mod tests {
         let mut y = vec![0.0; x.len()];
         dropout(&x, 0.1, [1, 2], &mut y);
         let kept = y.iter().filter(|y| **y != 0.0).count() as f64 / x.len() as f64;
-        let deviation = (0.09 / x.len() as f64).sqrt();
-        assert_near("fraction", kept, 0.9, Scale::Of(deviation), 3.0);
+        let std = (0.09 / x.len() as f64).sqrt();
+        assert_near("fraction", kept, 0.9, Scale::Of(std), 3.0);
     }
 
     #[test]

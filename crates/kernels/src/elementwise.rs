@@ -88,8 +88,9 @@ impl VectorOp<1, 1, 0> for AddAssign {
     }
 }
 
-struct Scale {
-    factor: f32,
+/// Multiplies by a constant.
+pub(crate) struct Scale {
+    pub(crate) factor: f32,
 }
 
 impl VectorOp<0, 1, 0> for Scale {

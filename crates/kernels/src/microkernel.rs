@@ -96,7 +96,7 @@ pub enum Init<'a> {
 }
 
 impl Init<'_> {
-    /// The same without its first columns.
+    /// Skips the first columns.
     #[inline(always)]
     pub(crate) fn skip_columns(self, columns: usize) -> Self {
         match self {
@@ -128,7 +128,7 @@ impl View {
         }
     }
 
-    /// The same without its first rows.
+    /// The view without its first rows.
     ///
     /// # Safety
     /// They must lie in the memory that the view was made from.

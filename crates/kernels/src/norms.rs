@@ -33,7 +33,7 @@ pub struct NormForward<'a> {
     pub epsilon: f32,
     /// The result, `[rows, width]`.
     pub y: &'a mut [f32],
-    /// Of each row, saved for the backward pass; none for RMS norm.
+    /// The mean of each row, saved for the backward pass; none for RMS norm.
     pub mean: Option<&'a mut [f32]>,
     /// The reciprocal standard deviation or root mean square of each row, saved for the backward pass.
     pub rstd: &'a mut [f32],

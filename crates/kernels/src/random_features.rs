@@ -19,7 +19,7 @@ use crate::threads;
 pub enum Stabilizer {
     /// The largest exponent of the row, or with an epsilon its largest score.
     RowMaximum,
-    /// The same over all rows of the head.
+    /// The largest over all rows of the head.
     HeadMaximum,
     /// Nothing; exponents are clamped to [`MAX_EXPONENT`].
     Constant,
@@ -252,9 +252,9 @@ impl VectorOp<0, 1, 0> for Exponentiate {
 /// Where the gradients are written; `None` for those that are not needed.
 #[derive(Debug, Default)]
 pub struct Gradients<'a> {
-    /// Of the rows, `[heads, length, head_width]`.
+    /// The gradient of the rows, `[heads, length, head_width]`.
     pub x: Option<&'a mut [f32]>,
-    /// Of the projection, `[features, head_width]`.
+    /// The gradient of the projection, `[features, head_width]`.
     pub projection: Option<&'a mut [f32]>,
 }
 

@@ -20,9 +20,9 @@ pub enum Layout {
 /// The direction of the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// By the angle.
+    /// Rotates by the angle.
     Forward,
-    /// By minus the angle, for the backward pass.
+    /// Rotates by minus the angle, for the backward pass.
     Backward,
 }
 

@@ -2,6 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::elementwise::Scale;
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
 use crate::sweep::{VectorOp, max, sweep};
@@ -116,22 +117,6 @@ impl VectorOp<0, 1, 1> for ExpMinusMax {
     ) -> ([S::f32s; 1], [S::f32s; 1]) {
         let y = simd::exp_nonpositive(simd, simd.sub_f32s(x, simd.splat_f32s(self.max)));
         ([y], [y])
-    }
-}
-
-struct Scale {
-    factor: f32,
-}
-
-impl VectorOp<0, 1, 0> for Scale {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        []: [S::f32s; 0],
-        [y]: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.mul_f32s(y, simd.splat_f32s(self.factor))], [])
     }
 }
 

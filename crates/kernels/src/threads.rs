@@ -342,7 +342,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_task_runs_once_whoever_calls() {
+    fn every_task_runs_once_for_every_caller() {
         thread::scope(|scope| {
             for caller in 0..4 {
                 scope.spawn(move || {

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 pub struct Cache {
     layers: Vec<LayerCache>,
     length: usize,
-    /// The batch row that each row was at first, and so whose memory it attends to; empty until rows are selected.
+    /// The original batch row of each row, whose memory it attends to; empty until rows are selected.
     original_rows: Vec<usize>,
 }
 

@@ -10,7 +10,7 @@ use crate::positions::PositionsConfig;
 use crate::{GlobalsConfig, NormConfig};
 
 /// Settings of a transformer: a stack, its heads and an optional encoder. The defaults are those of a decoder-only language
-/// model. In files the settings of the stack stand beside those of the heads, without a table of their own.
+/// model. In files, the stack's settings are flattened into the same table as the heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "ModelKeys", into = "ModelKeys")]
 pub struct ModelConfig {
@@ -21,10 +21,10 @@ pub struct ModelConfig {
     /// Pooling of the sequence to one vector.
     pub pooler: Option<PoolerConfig>,
     /// The sequence classifier.
-    pub classes: Option<SequenceClassifierConfig>,
+    pub sequence_classifier: Option<SequenceClassifierConfig>,
     /// The token classifier.
-    pub labels: Option<TokenClassifierConfig>,
-    /// The encoder, whose output the blocks' cross attention reads.
+    pub token_classifier: Option<TokenClassifierConfig>,
+    /// The encoder, whose output the blocks' cross-attention reads.
     pub encoder: Option<Box<StackConfig>>,
 }
 
@@ -39,7 +39,7 @@ macro_rules! stack_keys {
             $($(#[$attribute])* pub $field: $type,)*
         }
 
-        /// A [`ModelConfig`] as it is written in files.
+        /// The serialized form of a [`ModelConfig`].
         #[derive(Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         struct ModelKeys {
@@ -49,9 +49,9 @@ macro_rules! stack_keys {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pooler: Option<PoolerConfig>,
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            classes: Option<SequenceClassifierConfig>,
+            sequence_classifier: Option<SequenceClassifierConfig>,
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            labels: Option<TokenClassifierConfig>,
+            token_classifier: Option<TokenClassifierConfig>,
             #[serde(default, skip_serializing_if = "Option::is_none")]
             encoder: Option<Box<StackConfig>>,
         }
@@ -62,8 +62,8 @@ macro_rules! stack_keys {
                     stack: StackConfig { $($field: keys.$field,)* },
                     head: keys.head,
                     pooler: keys.pooler,
-                    classes: keys.classes,
-                    labels: keys.labels,
+                    sequence_classifier: keys.sequence_classifier,
+                    token_classifier: keys.token_classifier,
                     encoder: keys.encoder,
                 }
             }
@@ -75,8 +75,8 @@ macro_rules! stack_keys {
                     $($field: config.stack.$field,)*
                     head: config.head,
                     pooler: config.pooler,
-                    classes: config.classes,
-                    labels: config.labels,
+                    sequence_classifier: config.sequence_classifier,
+                    token_classifier: config.token_classifier,
                     encoder: config.encoder,
                 }
             }
@@ -180,8 +180,8 @@ impl ModelConfig {
             stack,
             head,
             pooler: None,
-            classes: None,
-            labels: None,
+            sequence_classifier: None,
+            token_classifier: None,
             encoder: None,
         }
     }
@@ -192,8 +192,8 @@ impl ModelConfig {
             stack: self.stack.canonical(),
             head: self.head.canonical(),
             pooler: (self.pooler.as_ref()).map(|pooler| pooler.canonical(self.stack.width)),
-            classes: self.classes.clone(),
-            labels: self.labels.clone(),
+            sequence_classifier: self.sequence_classifier.clone(),
+            token_classifier: self.token_classifier.clone(),
             encoder: (self.encoder.as_ref()).map(|encoder| Box::new(encoder.canonical())),
         }
     }
@@ -202,12 +202,12 @@ impl ModelConfig {
     pub fn without_dropout(&self) -> Self {
         let mut config = self.clone();
         config.stack = self.stack.without_dropout();
-        if let Some(classes) = &mut config.classes {
-            classes.dropout = 0.0;
+        if let Some(classifier) = &mut config.sequence_classifier {
+            classifier.dropout = 0.0;
         }
-        if let Some(labels) = &mut config.labels {
-            labels.dropout = 0.0;
-            if let Some(layer) = &mut labels.layer {
+        if let Some(classifier) = &mut config.token_classifier {
+            classifier.dropout = 0.0;
+            if let Some(layer) = &mut classifier.layer {
                 layer.dropout = 0.0;
             }
         }

@@ -1,4 +1,4 @@
-//! What all layers of one forward pass share, handed down beside the hidden state.
+//! What all layers of one forward pass share, passed along with the hidden state.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct ForwardContext<'a> {
     /// The range of positions of each batch row that are not padding, counted from the first position of the cache; all where
     /// absent.
     pub non_padding: Option<Vec<Range<usize>>>,
-    /// The keys and values of cross attention.
+    /// The keys and values of cross-attention.
     pub memory: Option<Memory>,
     /// Positions with global attention (they attend to all and all attend to them), sorted, one list per batch row. Longformer
     /// attention adds them to those of its settings.

@@ -32,7 +32,10 @@ impl GlobalsConfig {
         match self {
             Self::Before(id) if id as usize >= stack.vocabulary => refuse(
                 "globals.before",
-                format!("{id} is out of range; use 0 to {}", stack.vocabulary - 1),
+                format!(
+                    "{id} is not a token of the vocabulary of {}",
+                    stack.vocabulary
+                ),
             ),
             Self::Before(_) | Self::First => Ok(()),
         }

@@ -36,13 +36,13 @@ pub use globals::GlobalsConfig;
 pub use model::{Model, Output};
 pub use stack::{ForwardOptions, HiddenStates, Input, InputData, Stack};
 
-// What layers are made of, and what a forward pass gives them.
+// Parts of layers, and the context of a forward pass.
 pub use attentive_tensor::{Activation, Mask, Purpose, Randomness};
 pub use forward_context::ForwardContext;
 pub use initializer::Initializer;
 pub use linear::Linear;
 pub use norm::{Norm, NormConfig};
 
-// Reading a model: its activations during a forward pass, and its parameters.
+// Inspecting a model: its activations during a forward pass, and its parameters.
 pub use observer::{AttentionSite, Observer, Recorder, Site};
 pub use parameters::{ParamData, Parameter, parameters, replace_parameters};

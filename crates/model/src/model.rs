@@ -1,4 +1,4 @@
-//! A transformer: a stack of blocks, its heads, and the encoder that its cross attention reads.
+//! A transformer: a stack of blocks, its heads, and the encoder that its cross-attention reads.
 
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ use crate::{
 pub struct Model {
     stack: Stack,
     encoder: Option<Stack>,
-    /// From the encoder's width to the stack's, where they differ.
+    /// The projection from the encoder's width to the stack's, where they differ.
     bridge: Option<Linear>,
     lm_head: Option<LmHead>,
     adaptive: Option<AdaptiveSoftmax>,
     pooler: Option<Pooler>,
-    classes: Option<SequenceClassifier>,
-    labels: Option<TokenClassifier>,
+    sequence_classifier: Option<SequenceClassifier>,
+    token_classifier: Option<TokenClassifier>,
     #[module(skip)]
     config: ModelConfig,
 }
@@ -81,10 +81,10 @@ impl Model {
                 .filter(|encoder| encoder.width != width)
                 .map(|encoder| Linear::new(encoder.width, width, true, std, initializer)),
             pooler: (config.pooler.as_ref()).map(|it| Pooler::new(it, stack, initializer)),
-            classes: (config.classes.as_ref())
-                .map(|classes| SequenceClassifier::new(classes, stack, pooled, initializer)),
-            labels: (config.labels.as_ref())
-                .map(|labels| TokenClassifier::new(labels, stack, initializer)),
+            sequence_classifier: (config.sequence_classifier.as_ref())
+                .map(|it| SequenceClassifier::new(it, stack, pooled, initializer)),
+            token_classifier: (config.token_classifier.as_ref())
+                .map(|it| TokenClassifier::new(it, stack, initializer)),
             config: config.clone(),
         })
     }
@@ -109,7 +109,7 @@ impl Model {
         }
     }
 
-    /// Runs the encoder; the result is the memory of the decoder's cross attention.
+    /// Runs the encoder; the result is the memory of the decoder's cross-attention.
     ///
     /// # Panics
     /// When the model has no encoder.
@@ -155,10 +155,11 @@ impl Model {
     /// # Panics
     /// As [`Stack::forward`] does.
     pub fn hidden_states(&self, mut input: Input, options: ForwardOptions) -> HiddenStates {
-        if let (InputData::Ids(ids), None, Some(labels)) = (&input.data, &input.types, &self.labels)
+        if let (InputData::Ids(ids), None, Some(classifier)) =
+            (&input.data, &input.types, &self.token_classifier)
             && self.config.stack.embedding.types > 1
         {
-            input.types = labels.question_types(ids);
+            input.types = classifier.question_types(ids);
         }
         self.stack.forward(input, None, options)
     }
@@ -177,15 +178,15 @@ impl Model {
         let logits = self.vocabulary_logits(states.clone());
         let pooled = self.pooler.as_ref();
         let pooled = pooled.map(|pooler| pooler.forward(states.clone(), data, non_padding));
-        let class_logits = match (&self.classes, &pooled) {
+        let class_logits = match (&self.sequence_classifier, &pooled) {
             (Some(classifier), Some(pooled)) => {
                 let randomness = randomness.as_deref_mut();
                 Some(classifier.forward(pooled.clone(), states.clone(), randomness))
             }
             _ => None,
         };
-        let labels = self.labels.as_ref();
-        let token_logits = labels.map(|labels| labels.forward(states.clone(), data, randomness));
+        let classifier = self.token_classifier.as_ref();
+        let token_logits = classifier.map(|it| it.forward(states.clone(), data, randomness));
         Output {
             hidden: states,
             logits,

@@ -23,7 +23,7 @@ pub enum Site {
 pub struct AttentionSite {
     /// The block's number, from zero.
     pub layer: usize,
-    /// Its role: a decoder's block has self-attention and cross attention.
+    /// Its role: a decoder's block has self-attention and cross-attention.
     pub role: Role,
 }
 

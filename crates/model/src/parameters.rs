@@ -29,7 +29,7 @@ pub fn parameters<M: Module>(model: &M) -> Vec<Parameter> {
 pub enum ParamData {
     /// In row-major order of the parameter's axes.
     Contiguous(TensorData),
-    /// The transpose of these columns of a matrix, of which no copy is made here: it may be memory-mapped.
+    /// The transpose of these columns of a matrix, which is not copied: it may be memory-mapped.
     TransposedColumns(TensorData, Range<usize>),
 }
 
@@ -141,8 +141,8 @@ impl<N: Into<ParamData>> ModuleMapper for Replacer<N> {
                 matrix.slice_dim(1, columns).swap_dims(0, 1)
             }
         };
-        // Keeps `require_grad` as it is. On a device without autodiff the flag is stored, and takes effect when the model is
-        // moved to one with it.
+        // Preserves `require_grad`. On a device without autodiff the flag is stored, and takes effect when the model is moved
+        // to one with it.
         let id = param.id;
         param.transform_for_load(tensor, id)
     }

@@ -36,8 +36,8 @@ pub struct Stack {
 pub struct Input {
     /// Token ids or images.
     pub data: InputData,
-    /// Position ids, `[batch or 1, length]`; by default they count on from the length of the cache. A model with relative
-    /// positions or none panics when given them rather than ignore them.
+    /// Position ids, `[batch or 1, length]`; by default they continue from the length of the cache. A model without absolute
+    /// positions panics if they are given.
     pub positions: Option<Tensor<2, Int>>,
     /// Token type ids, `[batch, length]`; 0 by default.
     pub types: Option<Tensor<2, Int>>,
@@ -45,7 +45,7 @@ pub struct Input {
     pub non_padding: Option<Vec<Range<usize>>>,
     /// Positions with global attention; those of the settings by default. See [`ForwardContext::globals`].
     pub globals: Option<Vec<Vec<usize>>>,
-    /// The keys and values of cross attention: the result of [`crate::Model::encode`], or states from elsewhere.
+    /// The keys and values of cross-attention: the result of [`crate::Model::encode`], or states from elsewhere.
     pub memory: Option<Memory>,
 }
 
@@ -205,7 +205,7 @@ impl Stack {
         let has_cross = self.config.blocks.iter().any(|block| block.cross.is_some());
         assert!(
             has_cross || input.memory.is_none(),
-            "stack: a memory was given, and no block has cross attention"
+            "stack: a memory was given, and no block has cross-attention"
         );
         let token_mask = input.non_padding.as_ref().map(|keys| {
             let non_padding = |range: &Range<usize>| {

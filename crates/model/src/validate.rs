@@ -20,11 +20,11 @@ impl ModelConfig {
         if let Some(pooler) = &self.pooler {
             pooler.validate()?;
         }
-        if let Some(classes) = &self.classes {
-            classes.validate(self)?;
+        if let Some(classifier) = &self.sequence_classifier {
+            classifier.validate(self)?;
         }
-        if let Some(labels) = &self.labels {
-            labels.validate()?;
+        if let Some(classifier) = &self.token_classifier {
+            classifier.validate()?;
         }
         match &self.encoder {
             Some(encoder) => self.validate_encoder(encoder),
@@ -37,13 +37,19 @@ impl ModelConfig {
         if decoder.blocks.iter().all(|block| block.cross.is_none()) {
             return refuse(
                 "encoder",
-                "no block reads it; give blocks a cross attention, or leave the encoder out",
+                "no block reads it; give blocks cross-attention, or leave the encoder out",
+            );
+        }
+        if encoder.blocks.iter().any(|block| block.cross.is_some()) {
+            return refuse(
+                "encoder.blocks",
+                "an encoder has no cross-attention, since there is nothing for it to read; leave it out",
             );
         }
         if encoder.residual != ResidualConfig::One {
             return refuse(
                 "encoder.residual",
-                "cross attention reads a single stream; use \"one\"",
+                "cross-attention reads a single stream; use \"one\"",
             );
         }
         let table = |stack: &StackConfig| [stack.vocabulary, stack.embedding_width()];

@@ -124,7 +124,12 @@ pub fn classify_tokens(
     labels: &[String],
     texts: &[Text],
 ) -> Result<Vec<Vec<ClassifiedToken>>, TaskError> {
-    let task = batcher.model.config().labels.as_ref().map(|it| it.task);
+    let task = batcher
+        .model
+        .config()
+        .token_classifier
+        .as_ref()
+        .map(|it| it.task);
     if task != Some(TokenTask::Labels) {
         return Err(TaskError::NoHead {
             missing: "token classification head",
@@ -166,7 +171,7 @@ pub fn classify_tokens(
 }
 
 fn require_classes(model: &Model) -> Result<(), TaskError> {
-    match model.config().classes {
+    match model.config().sequence_classifier {
         Some(_) => Ok(()),
         None => Err(TaskError::NoHead {
             missing: "classification head",

@@ -68,9 +68,9 @@ pub enum TaskError {
     /// The images do not have the model's channels.
     #[error("the images have {found} channels and the model reads {needed}; use another model")]
     Channels {
-        /// Of the images.
+        /// The channels of the images.
         found: usize,
-        /// Of the model.
+        /// The channels of the model.
         needed: usize,
     },
     /// A token of the tokenizer is outside the model's vocabulary.
@@ -83,7 +83,7 @@ pub enum TaskError {
         /// How many there are.
         vocabulary: usize,
     },
-    /// An image is not a whole number of patches.
+    /// The size of an image is not a multiple of the patch size.
     #[error(
         "preprocessor_config.json makes images of {height} by {width} pixels, and the model's patches are {patch} wide; both must be multiples of that"
     )]

@@ -145,7 +145,7 @@ fn zero_padding(key: Tensor<4>, value: Tensor<4>, mask: &Mask) -> (Tensor<4>, Te
     let padding = TensorData::new(padding, [batch, 1, keys, 1]);
     let padding = Tensor::<4, Bool>::from_data(padding, &key.device());
     let [key, value] = [key, value].map(|x| {
-        // A `Shape` and not an array, of which burn refuses a size of zero.
+        // A `Shape`, because burn refuses arrays with a size of zero.
         let padding = padding.clone().expand(Shape::from(x.dims()));
         x.mask_fill(padding, 0.0)
     });

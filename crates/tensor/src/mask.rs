@@ -90,7 +90,7 @@ impl Mask {
         let [batch, heads, queries, keys] = scores.dims();
         match self.forbidden(batch, queries, keys, &scores.device()) {
             Some(forbidden) => {
-                // A `Shape` and not an array, of which burn refuses a size of zero.
+                // A `Shape`, because burn refuses arrays with a size of zero.
                 let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
                 scores.mask_fill(forbidden, f32::NEG_INFINITY)
             }

@@ -57,10 +57,10 @@ impl Randomness {
     }
 
     /// An endless stream of normal samples with mean zero for the next site. Box and Muller 1958.
-    pub fn next_normal(&mut self, deviation: f64) -> impl Iterator<Item = f64> + use<> {
+    pub fn next_normal(&mut self, std: f64) -> impl Iterator<Item = f64> + use<> {
         let mut generator = self.next_generator();
         std::iter::repeat_with(move || {
-            let radius = (-2.0 * (1.0 - generator.random::<f64>()).ln()).sqrt() * deviation;
+            let radius = (-2.0 * (1.0 - generator.random::<f64>()).ln()).sqrt() * std;
             let (sine, cosine) = (std::f64::consts::TAU * generator.random::<f64>()).sin_cos();
             [radius * cosine, radius * sine]
         })

@@ -152,7 +152,7 @@ mod tests {
             }
             mean += dot(a, a) / features as f64;
         }
-        // The square of a length has mean 64 and deviation √128, here over 150 rows.
+        // The square of a length has mean 64 and standard deviation √128, here over 150 rows.
         assert!(
             (mean - 64.0).abs() < 4.0 * (128f64 / 150.0).sqrt(),
             "{mean}"
@@ -207,13 +207,8 @@ mod tests {
     fn long_rows_have_features() {
         let device = Device::flex();
         device.seed(5);
-        let sample = |deviation| {
-            Tensor::<4>::random(
-                [1, 2, 30, 16],
-                Distribution::Normal(0.0, deviation),
-                &device,
-            )
-        };
+        let sample =
+            |std| Tensor::<4>::random([1, 2, 30, 16], Distribution::Normal(0.0, std), &device);
         let [query, key, value] = [sample(12.0), sample(12.0), sample(1.0)];
         let randomness = &mut Randomness::new(Purpose::Weights, 7, 0);
         let projection = orthogonal_features(64, 16, randomness, &device);

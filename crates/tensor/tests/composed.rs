@@ -26,7 +26,7 @@ use attentive_tensor::{Device, Tensor, cross_entropy};
 use burn::tensor::FloatDType;
 use runner::{Layout, Tracked};
 
-/// All is f64 but the golden file and rotary's frequencies, which are f32: an angle of 8 is 5e-7 off.
+/// Everything is f64 except the golden file and rotary's frequencies, which are f32: an angle of 8 is 5e-7 off.
 const TOLERANCE: f64 = 1e-6;
 
 /// Sets the device's default dtype to f64, once.

@@ -5,7 +5,7 @@ use crate::{Encoded, TextError, Tokenizer};
 /// A side of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// The beginning.
+    /// The start.
     Left,
     /// The end.
     #[default]
@@ -23,7 +23,7 @@ pub(crate) struct PaddingSettings {
 /// The length to pad to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PadTo {
-    /// That of the longest row.
+    /// The length of the longest row.
     Longest,
     /// This length; a longer row is an error.
     Length(usize),

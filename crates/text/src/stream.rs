@@ -5,7 +5,7 @@ use tokenizers::DecoderWrapper;
 use crate::byte_level::byte_of_symbol;
 use crate::{TextError, Tokenizer};
 
-/// Decodes ids one by one. The concatenated pieces equal [`Tokenizer::decode`] of all ids.
+/// Decodes ids one by one. The concatenated chunks equal [`Tokenizer::decode`] of all ids.
 ///
 /// An incomplete UTF-8 character is held back, so U+FFFD only appears for ids that really form no character. The work per id
 /// is constant.
@@ -19,8 +19,8 @@ pub struct TextStream<'tokenizer> {
 enum State {
     /// Byte-level tokens are bytes, so only an incomplete character (at most three bytes) is held back.
     Bytes { incomplete: Vec<u8> },
-    /// Other decoders depend on neighbors (a space before all but the first word, for example). The ids of the last piece are
-    /// decoded together with the new ones, and their text is stripped.
+    /// Other decoders depend on neighbors (a space before all but the first word, for example). The ids of the last chunk
+    /// are decoded together with the new ones, and their text is stripped.
     Window {
         context: Vec<u32>,
         pending: Vec<u32>,
@@ -65,11 +65,11 @@ impl<'tokenizer> TextStream<'tokenizer> {
                 if *has_byte_fallback && is_byte_token(&token) {
                     return Ok(String::new());
                 }
-                let piece = decode_pending(self.tokenizer, context, pending)?;
-                match piece {
-                    Some(piece) if !piece.is_empty() => {
+                let text = decode_pending(self.tokenizer, context, pending)?;
+                match text {
+                    Some(text) if !text.is_empty() => {
                         *context = std::mem::take(pending);
-                        Ok(piece)
+                        Ok(text)
                     }
                     // Ids that decode to nothing are no context for the next ones.
                     _ => Ok(String::new()),

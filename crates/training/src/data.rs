@@ -43,7 +43,7 @@ impl DataConfig {
         }
     }
 
-    /// Whether both describe the same text, paths aside: files may have moved, and a fingerprint tells whether they changed.
+    /// Whether both describe the same text, paths aside: files may have moved, and a fingerprint detects whether they changed.
     pub fn same_but_for_paths(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Files { held_out, .. }, Self::Files { held_out: it, .. }) => held_out == it,

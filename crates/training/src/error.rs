@@ -75,7 +75,7 @@ pub enum TrainingError {
         folder: PathBuf,
     },
     /// The saved state cannot be used.
-    #[error("{path} is broken ({problem}); delete it to start this run from its beginning", path = path.display())]
+    #[error("{path} is broken ({problem}); delete it to start this run from scratch", path = path.display())]
     BrokenState {
         /// The file.
         path: PathBuf,

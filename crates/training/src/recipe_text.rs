@@ -20,7 +20,7 @@ pub enum RecipeError {
         one_line(advice)
     )]
     UnknownKey {
-        /// Where in the recipe, with a colon, or nothing for the top.
+        /// The path of the parent, with a colon; empty at the top level.
         place: String,
         /// The key.
         key: String,
@@ -34,7 +34,7 @@ pub enum RecipeError {
         one_line(old)
     )]
     RenamedKey {
-        /// Where in the recipe, with a colon, or nothing for the top.
+        /// The path of the parent, with a colon; empty at the top level.
         place: String,
         /// The key.
         old: String,
@@ -44,7 +44,7 @@ pub enum RecipeError {
     /// A value of the wrong type, or a missing key.
     #[error("{}{}", one_line(place), one_line(problem))]
     InvalidValue {
-        /// Where in the recipe, with a colon, or nothing for the top.
+        /// The path of the parent, with a colon; empty at the top level.
         place: String,
         /// What is wrong.
         problem: String,
@@ -107,6 +107,12 @@ const RENAMED_KEYS: &[(&str, &str)] = &[
     ("teacher", "distillation"),
     ("about", "task"),
     ("map", "projection"),
+    ("balance_loss", "balance_loss_weight"),
+    ("z_loss", "z_loss_weight"),
+    ("capacity", "capacity_factor"),
+    ("words", "lm_head"),
+    ("classes", "sequence_classifier"),
+    ("labels", "token_classifier"),
 ];
 
 impl Recipe {
@@ -280,12 +286,12 @@ struct Assignment {
 
 impl Assignment {
     fn parse(text: &str) -> Option<Value> {
-        let probe: Self = toml::from_str(&format!("value = {text}")).ok()?;
-        Some(probe.value)
+        let parsed: Self = toml::from_str(&format!("value = {text}")).ok()?;
+        Some(parsed.value)
     }
 }
 
-/// A value with other values below it.
+/// A table or a list.
 enum Container<'t> {
     Table(&'t mut Table),
     List(&'t mut Vec<Value>),

@@ -36,7 +36,7 @@ pub enum Start {
 }
 
 /// The files of a run besides recipe.toml. They are removed in this order: without its state, a half-removed run starts
-/// from the beginning.
+/// from scratch.
 const FILES: [&str; 8] = [
     "checkpoints/last.safetensors",
     "checkpoints/best",

@@ -49,7 +49,7 @@ const LINES: [&str; 18] = [
     r#"model.blocks.0.feed_forward={ kind = "gated", hidden_width = 24, activation = "sigmoid" }"#,
     r#"model.blocks.0.feed_forward={ kind = "gated", hidden_width = 24, activation = "relu" }"#,
     r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 2, hidden_width = 12 }"#,
-    r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 1, hidden_width = 12, form = "plain", capacity = 1.25, z_loss = 1e-3 }"#,
+    r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 1, hidden_width = 12, form = "plain", capacity_factor = 1.25, z_loss_weight = 1e-3 }"#,
     EXPERTS,
 ];
 
@@ -193,7 +193,7 @@ fn mistakes_are_reported_in_a_sentence() {
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, hidden_width = 12 }"#,
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 5, hidden_width = 12 }"#,
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 2, hidden_width = 12, form = "dense" }"#,
-        r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 2, hidden_width = 12, capacity = -1 }"#,
+        r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 2, hidden_width = 12, capacity_factor = -1 }"#,
         r#"model.blocks.0.feed_forward={ kind = "experts", experts = 4, active = 2, hidden_width = 12, top = 2 }"#,
     ]
     .iter()

@@ -130,7 +130,7 @@ impl ModelInputs<'_> {
         })
     }
 
-    /// Left padding would lie between the initial memory of zeros and the text.
+    /// Left padding would separate the initial memory of zeros from the text.
     fn refuse_left_padding(
         &self,
         config: &StackConfig,

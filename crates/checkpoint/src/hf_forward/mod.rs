@@ -82,7 +82,7 @@ pub fn forward(
         && ids.dims()[0] > 1
     {
         return inputs.tensors.error(format!(
-            "there are {} rows, and config.json has no pad_token_id by which the last token of each is found; give one row, or add it",
+            "there are {} rows, and config.json has no pad_token_id, which locates the last token of each; give one row, or add it",
             ids.dims()[0]
         ));
     }
@@ -207,7 +207,7 @@ fn add_head_outputs(
         }
         add(names.class_logits, logits.mean().into_data());
     }
-    let task = config.labels.as_ref().map(|labels| labels.task);
+    let task = config.token_classifier.as_ref().map(|labels| labels.task);
     match (output.token_logits, task) {
         (Some(logits), Some(TokenTask::Span)) => {
             let [batch, length, _] = logits.dims();

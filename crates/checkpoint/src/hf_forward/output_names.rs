@@ -29,9 +29,9 @@ impl OutputNames {
             found.is_some_and(|(name, _)| name.contains(part))
         };
         // A class with both heads is one for pretraining.
-        let both = config.head.lm_head().is_some() && config.classes.is_some();
+        let both = config.head.lm_head().is_some() && config.sequence_classifier.is_some();
         let [logits, class_logits] = match both {
-            true if is_named("classes.projection.weight", "sop_classifier") => {
+            true if is_named("sequence_classifier.projection.weight", "sop_classifier") => {
                 ["prediction_logits", "sop_logits"]
             }
             true => ["prediction_logits", "seq_relationship_logits"],

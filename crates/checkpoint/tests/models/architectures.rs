@@ -123,7 +123,7 @@ fn without_a_pad_token_a_batch_is_refused() {
         .unwrap_err();
     std::fs::remove_file(&input).unwrap();
     assert!(
-        refused.to_string().ends_with("there are 2 rows, and config.json has no pad_token_id by which the last token of each is found; give one row, or add it"),
+        refused.to_string().ends_with("there are 2 rows, and config.json has no pad_token_id, which locates the last token of each; give one row, or add it"),
         "{refused}"
     );
 }

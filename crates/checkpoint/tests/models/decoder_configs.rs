@@ -154,7 +154,7 @@ fn the_load_balancing_loss_is_added_where_the_config_says_so() {
             json["output_router_logits"] = json!(output_router_logits)
         });
         match &config.stack.blocks[0].feed_forward {
-            FeedForwardConfig::Experts(experts) => experts.balance_loss,
+            FeedForwardConfig::Experts(experts) => experts.balance_loss_weight,
             other => panic!("{other:?}"),
         }
     };

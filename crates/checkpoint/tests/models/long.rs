@@ -300,7 +300,7 @@ fn incompatible_settings_are_refused_in_a_sentence() {
         |id| move |config: &mut ModelConfig| config.stack.globals = Some(GlobalsConfig::Before(id));
     assert_eq!(
         message("longformer", &before(83)),
-        "globals.before: 83 is out of range; use 0 to 82"
+        "globals.before: 83 is not a token of the vocabulary of 83"
     );
     assert_eq!(
         message("bert", &before(1)),
@@ -317,8 +317,8 @@ fn incompatible_settings_are_refused_in_a_sentence() {
     );
     assert_eq!(
         message("bert-tokens", &|config| {
-            config.labels.as_mut().unwrap().question_end = Some(2);
+            config.token_classifier.as_mut().unwrap().question_end = Some(2);
         }),
-        "labels.question_end: only question answering has a question; leave it out, or set the task to \"span\""
+        "token_classifier.question_end: only question answering has a question; leave it out, or set the task to \"span\""
     );
 }

@@ -29,7 +29,7 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
     if model.config().stack.patches.is_some() {
         return classify_files(&arguments, &folder, &model, &description);
     }
-    let task = model.config().labels.as_ref().map(|it| it.task);
+    let task = model.config().token_classifier.as_ref().map(|it| it.task);
     let reader = Reader::with(&folder, model, description, &arguments.input)?;
     let lines = texts(&arguments.input)?;
     let labels = ClassLabels::from(&reader.description);

@@ -188,9 +188,14 @@ fn part(name: &str) -> &'static str {
         "attention"
     } else if has("feed_forward") {
         "feed-forward"
-    } else if ["lm_head", "pooler", "classes", "labels"]
-        .into_iter()
-        .any(has)
+    } else if [
+        "lm_head",
+        "pooler",
+        "sequence_classifier",
+        "token_classifier",
+    ]
+    .into_iter()
+    .any(has)
     {
         "head"
     } else {
@@ -222,8 +227,8 @@ fn heads(config: &ModelConfig) -> String {
         true => "tied head".to_owned(),
         false => "separate head".to_owned(),
     });
-    let classes = (config.classes.as_ref()).map(|it| format!("{} classes", it.classes));
-    let labels = (config.labels.as_ref()).map(|it| format!("{} labels", it.labels));
+    let classes = (config.sequence_classifier.as_ref()).map(|it| format!("{} classes", it.classes));
+    let labels = (config.token_classifier.as_ref()).map(|it| format!("{} labels", it.labels));
     let all: Vec<String> = [lm_head, classes, labels].into_iter().flatten().collect();
     match all.as_slice() {
         [] => "no head".to_owned(),

@@ -21,7 +21,7 @@ use anyhow::Result;
 
 use crate::arguments::{Arguments, Command};
 
-/// Runs the command that was asked for.
+/// Runs the given command.
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
         None => {

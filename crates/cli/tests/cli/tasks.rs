@@ -49,7 +49,7 @@ fn masked() -> Value {
 }
 
 fn classes() -> Value {
-    json!({ "pooler": { "from": "first", "projection": {} }, "classes": { "classes": 3 } })
+    json!({ "pooler": { "from": "first", "projection": {} }, "sequence_classifier": { "classes": 3 } })
 }
 
 fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
@@ -163,8 +163,7 @@ fn the_problem_type_selects_the_classification_function() {
     succeed(path, &["convert", "model", "--out", "again"]);
     let again = std::fs::read_to_string(path.join("again/config.json")).unwrap();
     assert!(again.contains("\"problem_type\": \"multi_label_classification\""));
-    let one =
-        json!({ "pooler": { "from": "first", "projection": {} }, "classes": { "classes": 1 } });
+    let one = json!({ "pooler": { "from": "first", "projection": {} }, "sequence_classifier": { "classes": 1 } });
     bert(&path.join("one"), &one);
     let found = lines(path, &["classify", "one", "the dog", "--json"]);
     let probability = found[0]["classes"][0]["probability"].as_f64().unwrap();

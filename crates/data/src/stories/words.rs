@@ -86,7 +86,7 @@ pub(super) const PLACES: &[Place] = &[
     },
 ];
 
-/// Where a lost thing lies.
+/// Where a lost thing may be.
 pub(super) const HIDING_PLACES: &[&str] = &[
     "under a bush",
     "behind a tall tree",

@@ -93,7 +93,7 @@ fn is_contiguous(shape: &[usize], strides: &[usize]) -> bool {
 pub(super) fn sizes<'a>(heap: &Heap<'a>, value: Value<'a>) -> Result<Vec<usize>, String> {
     let values = heap
         .tuple(value)
-        .ok_or("its sizes or strides are no tuple")?;
+        .ok_or("its sizes or strides are not a tuple")?;
     if values.len() > MAX_DIMS {
         return Err(format!(
             "it has {} dimensions; at most {MAX_DIMS} are supported",

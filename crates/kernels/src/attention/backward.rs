@@ -26,20 +26,20 @@ thread_local! {
 /// Where the gradients are written: overwritten, not accumulated.
 #[derive(Debug)]
 pub struct Gradients<'a> {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub query: &'a mut [f32],
-    /// Their layout.
+    /// Its layout.
     pub query_strides: Strides,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub key: &'a mut [f32],
-    /// Their layout.
+    /// Its layout.
     pub key_strides: Strides,
-    /// Of the values.
+    /// The gradient of the values.
     pub value: &'a mut [f32],
-    /// Their layout.
+    /// Its layout.
     pub value_strides: Strides,
-    /// Of the bias, if needed: [`BiasLayout::head_len`] elements for each sequence and head; without a bias, those of
-    /// [`BiasLayout::PerPair`].
+    /// The gradient of the bias, if needed: [`BiasLayout::head_len`] elements for each sequence and head; without a
+    /// bias, those of [`BiasLayout::PerPair`].
     pub bias: Option<&'a mut [f32]>,
 }
 
@@ -55,9 +55,9 @@ pub struct SavedForward<'a> {
 /// The gradients of the results of [`super::forward`].
 #[derive(Clone, Copy, Debug)]
 pub struct OutputGradients<'a> {
-    /// Of the context.
+    /// The gradient of the context.
     pub context: Heads<'a>,
-    /// Of the log-sum-exp, if it is used. Fully masked rows ignore theirs.
+    /// The gradient of the log-sum-exp, if it is used; ignored in fully masked rows.
     pub log_sum_exp: Option<&'a [f32]>,
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!            PerPair          PerKey           PerDistance
 //! query 0    a b c d          a b c d            c d e f      Each query's row is a slice of the data; per distance, it
-//! query 1    e f g h          a b c d          b c d e        begins one element earlier for each query.
+//! query 1    e f g h          a b c d          b c d e        starts one element earlier for each query.
 //! query 2    i j k l          a b c d        a b c d
 //! ```
 
@@ -50,9 +50,9 @@ pub struct Bias<'a> {
     pub data: &'a [f32],
     /// How they are indexed.
     pub layout: BiasLayout,
-    /// From a sequence to the next.
+    /// Stride between sequences.
     pub batch_stride: usize,
-    /// From a head to the next.
+    /// Stride between heads.
     pub head_stride: usize,
 }
 

@@ -262,7 +262,7 @@ impl ForwardTask<'_> {
         }
     }
 
-    /// Attends from a block of queries to a tile of keys, of which those of a run are visible.
+    /// Attends from a block of queries to the keys of a tile that are in a run.
     #[inline(always)]
     fn attend_tile<S: Simd>(
         &self,

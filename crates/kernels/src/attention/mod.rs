@@ -96,11 +96,11 @@ impl Shape {
 /// Strides in f32s; each row is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
-    /// From a sequence to the next.
+    /// Between sequences.
     pub batch: usize,
-    /// From a head to the next.
+    /// Between heads.
     pub head: usize,
-    /// From a position to the next.
+    /// Between positions.
     pub row: usize,
 }
 

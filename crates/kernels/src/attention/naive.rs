@@ -84,13 +84,14 @@ pub fn forward(
 /// Gradients by the definition, `[batch, heads, length, width]` each.
 #[derive(Clone, Debug)]
 pub struct NaiveGradients {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub query: Vec<f64>,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub key: Vec<f64>,
-    /// Of the values.
+    /// The gradient of the values.
     pub value: Vec<f64>,
-    /// Of the bias of each sequence and head; where there is none, of the scaled scores `[batch, heads, queries, keys]`.
+    /// The gradient of the bias of each sequence and head; without a bias, of the scaled scores
+    /// `[batch, heads, queries, keys]`.
     pub bias: Vec<f64>,
 }
 

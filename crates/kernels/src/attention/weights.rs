@@ -216,13 +216,13 @@ impl WeightsTask<'_> {
 /// Where the gradients of [`weights`] are written.
 #[derive(Debug)]
 pub struct WeightGradients<'a> {
-    /// Of the scores, `[batch, heads, queries, keys]`.
+    /// The gradient of the scores, `[batch, heads, queries, keys]`.
     pub scores: &'a mut [f32],
-    /// Of the queries, `[batch, heads, queries, head_width]`.
+    /// The gradient of the queries, `[batch, heads, queries, head_width]`.
     pub query: &'a mut [f32],
-    /// Of the keys, `[batch, key_value_heads, keys, head_width]`.
+    /// The gradient of the keys, `[batch, key_value_heads, keys, head_width]`.
     pub key: &'a mut [f32],
-    /// Of the bias, if needed, as in [`super::Gradients`].
+    /// The gradient of the bias, if needed, as in [`super::Gradients`].
     pub bias: Option<&'a mut [f32]>,
 }
 

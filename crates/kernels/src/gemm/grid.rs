@@ -25,7 +25,7 @@ pub(super) struct Grid {
 const MIN_BAND_ROWS: usize = 1024;
 /// FMAs per thread, in units of 2^16, of a large product: some 20 ms with narrow tiles.
 const LARGE_WORK: usize = 1 << 14;
-/// The same where a thread packs its columns of B once for all its blocks.
+/// [`LARGE_WORK`] where a thread packs its columns of B once for all its blocks.
 const LARGE_WORK_CACHED: usize = 1 << 12;
 /// FMAs, in the same units, that are worth a task: some 50 µs with wide tiles.
 const TASK_WORK: usize = 64;
@@ -95,7 +95,7 @@ impl Grid {
         }
     }
 
-    /// The same with `down` rows of blocks in each band, or fewer if there are not enough rows.
+    /// The grid with `down` rows of blocks in each band, or fewer if there are not enough rows.
     pub fn split_bands(self, down: usize) -> Self {
         let rows = self.band.div_ceil(down.max(1)).next_multiple_of(MR);
         Self {

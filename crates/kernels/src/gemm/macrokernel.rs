@@ -28,7 +28,7 @@ const PACK_A_MIN_COLUMNS: usize = 256;
 /// The largest stride between columns of a transposed A that wide tiles read in place. Measured: 0.82 to 1.0 of the time with
 /// packing, and up to 2.7 times as much beyond, probably because of cache set conflicts.
 const MAX_IN_PLACE_STRIDE: usize = 384;
-/// The same for at most [`FEW_COLUMNS`].
+/// [`MAX_IN_PLACE_STRIDE`] with at most [`FEW_COLUMNS`] columns of B.
 const MAX_IN_PLACE_STRIDE_FEW_COLUMNS: usize = 512;
 /// Two wide tiles.
 const FEW_COLUMNS: usize = 128;

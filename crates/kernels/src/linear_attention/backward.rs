@@ -39,11 +39,11 @@ thread_local! {
 /// Where the gradients are written, `[batch, length, heads, width]` each: overwritten, not accumulated.
 #[derive(Debug)]
 pub struct Gradients<'a> {
-    /// Of the queries' features.
+    /// The gradient of the queries' features.
     pub query: &'a mut [f32],
-    /// Of the keys' features.
+    /// The gradient of the keys' features.
     pub key: &'a mut [f32],
-    /// Of the values.
+    /// The gradient of the values.
     pub value: &'a mut [f32],
 }
 

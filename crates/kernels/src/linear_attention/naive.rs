@@ -104,11 +104,11 @@ fn forward_terms(
 /// Gradients by the definition, `[batch, heads, length, width]` each.
 #[derive(Clone, Debug)]
 pub struct NaiveLinearGradients {
-    /// Of the queries' features.
+    /// The gradient of the queries' features.
     pub query: Vec<f64>,
-    /// Of the keys' features.
+    /// The gradient of the keys' features.
     pub key: Vec<f64>,
-    /// Of the values.
+    /// The gradient of the values.
     pub value: Vec<f64>,
 }
 

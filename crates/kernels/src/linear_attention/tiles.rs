@@ -72,9 +72,9 @@ impl Lhs {
 /// An output matrix, padded to whole panels.
 pub(super) struct Accumulator<'a> {
     pub data: &'a mut [f32],
-    /// From a row to the next.
+    /// Stride between rows.
     pub stride: usize,
-    /// From a panel of columns to the next.
+    /// Stride between panels of columns.
     pub panel_step: usize,
 }
 

@@ -19,9 +19,9 @@ pub struct NormBackward<'a> {
     pub x: &'a [f32],
     /// `[width]`
     pub weight: &'a [f32],
-    /// As the forward pass saved it; none for RMS norm.
+    /// The mean of each row, from the forward pass; none for RMS norm.
     pub mean: Option<&'a [f32]>,
-    /// As the forward pass saved it.
+    /// The reciprocal standard deviation or root mean square of each row, from the forward pass.
     pub rstd: &'a [f32],
     /// The gradient of `x`.
     pub dx: &'a mut [f32],

@@ -14,11 +14,11 @@ pub struct NormOutput {
 /// The gradients of a norm.
 #[derive(Clone, Debug)]
 pub struct NormGradients {
-    /// Of the input.
+    /// The gradient of the input.
     pub dx: Vec<f64>,
-    /// Of the weight.
+    /// The gradient of the weight.
     pub dweight: Vec<f64>,
-    /// Of the bias.
+    /// The gradient of the bias.
     pub dbias: Vec<f64>,
 }
 

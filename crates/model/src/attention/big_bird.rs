@@ -256,7 +256,7 @@ impl BigBird {
         }
     }
 
-    /// The same, materializing the attention weights for an observer that asks for them.
+    /// The same, materializing the attention weights for an observer that requests them.
     fn attend_with_weights(
         &self,
         qkv: Qkv,

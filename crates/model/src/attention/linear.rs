@@ -127,7 +127,7 @@ pub(super) fn attend(features: Qkv, context: AttendContext) -> PatternOutput {
     }
 }
 
-/// The same, materializing the attention weights for an observer that asks for them.
+/// The same, materializing the attention weights for an observer that requests them.
 fn attend_with_weights(features: Qkv, mask: &Mask, mut context: AttendContext) -> PatternOutput {
     let Qkv { query, key, value } = features;
     // The softmax of the logarithms normalizes the products.

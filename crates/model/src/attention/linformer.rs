@@ -1,4 +1,4 @@
-//! Linformer: learned projections along the length compress the keys and values of all positions into a few slots. Wang et al.
+//! Linformer: learned projections along the length compress the keys and values of all positions into a few positions. Wang et al.
 //! 2020.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! values [keys, head_width]  →  value_map · values   [projected_length, head_width]
 //! ```
 //!
-//! An observer sees weights over the slots, `[batch, heads, queries, projected_length]`.
+//! An observer sees weights over the projected positions, `[batch, heads, queries, projected_length]`.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ use crate::{ConfigError, Flops, Initializer};
 with_heads! {
     /// Settings of Linformer attention.
     pub struct LinformerConfig {
-        /// The number of slots, the length of the projected keys and values.
+        /// The length of the projected keys and values.
         pub projected_length: usize,
         /// Which projections are shared.
         #[serde(default)]
@@ -39,18 +39,18 @@ with_heads! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinformerSharing {
-    /// By all heads: one projection of keys and one of values.
+    /// Shared by all heads: one projection of keys and one of values.
     #[default]
     Separate,
-    /// By all heads, keys and values: one projection.
+    /// Shared by all heads, keys and values: one projection.
     KeyValue,
-    /// None: a projection of keys and one of values for each key-value head.
+    /// Not shared: a projection of keys and one of values for each key-value head.
     PerHead,
 }
 
 impl AttentionSettings for LinformerConfig {
     fn validate(&self, path: &str, spec: &AttentionSpec) -> Result<(), ConfigError> {
-        // A slot mixes all positions, so it would leak later ones to earlier queries.
+        // A projected position mixes all others, so it would leak later ones to earlier queries.
         spec.require_role(path, "linformer", &[Role::Bidirectional, Role::Cross])?;
         spec.require_positions(path, "linformer", &[RelativePositions::Rotary])?;
         let field = format!("{path}.projected_length");
@@ -97,7 +97,10 @@ impl AttentionSettings for LinformerConfig {
     }
 
     fn describe(&self, width: usize) -> String {
-        let kind = format!("linformer attention to {} slots", self.projected_length);
+        let kind = format!(
+            "linformer attention to {} projected positions",
+            self.projected_length
+        );
         self.heads_config().describe(&kind, width)
     }
 }
@@ -159,7 +162,7 @@ impl Linformer {
             let padding = padding(non_padding, &qkv.key);
             qkv.key = qkv.key.mask_fill(padding.clone(), 0.0);
             qkv.value = qkv.value.mask_fill(padding, 0.0);
-            // Slots of a sequence of nothing but padding are masked.
+            // Projected positions of a fully padded sequence are masked.
             let slots = |keys: &Range<usize>| match keys.is_empty() {
                 true => 0..0,
                 false => 0..self.projected_length,

@@ -174,7 +174,7 @@ pub struct Longformer {
     key: Linear,
     value: Linear,
     output: Linear,
-    /// The projections by which global queries attend; a causal layer has none of the three.
+    /// The projections of global attention; a causal layer has none of the three.
     global_query: Option<Linear>,
     global_key: Option<Linear>,
     global_value: Option<Linear>,
@@ -241,7 +241,7 @@ impl Longformer {
         })
     }
 
-    /// The pattern over the cached keys, of which the first `evicted` are gone.
+    /// The pattern over the cached keys, after eviction of the first `evicted`.
     fn layout(&self, qkv: &Qkv, evicted: usize, context: &AttendContext) -> Layout {
         let [batch, _, queries, _] = qkv.query.dims();
         let keys = qkv.key.dims()[2];
@@ -351,7 +351,7 @@ fn attend_to_window(qkv: Qkv, layout: &Layout, context: &mut AttendContext) -> P
     }
 }
 
-/// The same, materializing the attention weights for an observer that asks for them.
+/// The same, materializing the attention weights for an observer that requests them.
 fn attend_with_weights(
     local: Qkv,
     global: Option<Qkv>,

@@ -84,11 +84,11 @@ pub enum LearnWidth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryPosition {
-    /// It does.
+    /// It attends to its own position.
     #[default]
     Included,
-    /// It does not (leave-one-out). Needed to train a bandwidth on the values themselves: otherwise the best bandwidth is zero,
-    /// where each position predicts its own value.
+    /// Leave-one-out. Needed to train a bandwidth on the values themselves: otherwise the best bandwidth is zero, where
+    /// each position predicts its own value.
     LeftOut,
 }
 
@@ -178,7 +178,7 @@ impl AttentionSettings for NadarayaWatsonConfig {
         };
         let learned = match self.learn_width {
             LearnWidth::Fixed => "width",
-            LearnWidth::Learned => "learned width, at first",
+            LearnWidth::Learned => "learned width, initially",
         };
         let regression = format!(
             "kernel regression, {kernel} kernel of {learned} {}",
@@ -276,8 +276,8 @@ impl NadarayaWatson {
     }
 }
 
-/// One for these pairs and zero for the others. Made from the distances, so that queries and keys get a gradient of zeros
-/// rather than none.
+/// One for these pairs and zero for the others. Computed from the distances, so that queries and keys get a gradient of
+/// zeros rather than none.
 fn indicator(squares: Tensor<4>, ones: Tensor<4, Bool>) -> Tensor<4> {
     squares
         .mask_fill(ones.clone(), 1.0)

@@ -98,7 +98,7 @@ impl Qkv {
 pub struct PatternOutput {
     /// `[batch, heads, queries, head_width]`
     pub output: Tensor<4>,
-    /// `[batch, heads, queries, keys]`, if the observer asked for them.
+    /// `[batch, heads, queries, keys]`, if the observer requested them.
     pub weights: Option<Tensor<4>>,
 }
 
@@ -139,7 +139,7 @@ impl<'a, 'p> AttendContext<'a, 'p> {
         (Qkv { query, key, value }, evicted)
     }
 
-    /// The mask of role and padding over the cached keys, of which the first `evicted` are gone.
+    /// The mask of role and padding over the cached keys, after eviction of the first `evicted`.
     pub fn mask(&self, evicted: usize) -> Mask {
         let mask = self.site.role.mask();
         let Some(non_padding) = &self.non_padding else {
@@ -158,7 +158,7 @@ impl<'a, 'p> AttendContext<'a, 'p> {
         (self.site.role != Role::Cross).then(|| ScoreBias::Distances(bias.distances(queries, keys)))
     }
 
-    /// Whether the observer asks for the weights.
+    /// Whether the observer requests the weights.
     pub fn wants_weights(&self) -> bool {
         let observer = self.pass.observer.as_deref();
         observer.is_some_and(|observer| observer.wants_weights(self.site))
@@ -172,7 +172,7 @@ impl<'a, 'p> AttendContext<'a, 'p> {
         }
     }
 
-    /// Softmax attention. The weights are materialized only if the observer asks for them.
+    /// Softmax attention. The weights are materialized only if the observer requests them.
     pub fn attend(&mut self, qkv: Qkv, scores: &Scores) -> PatternOutput {
         let Qkv { query, key, value } = qkv;
         if !self.wants_weights() {

@@ -1,4 +1,4 @@
-//! One transformer block: self-attention, in a decoder cross attention, then feed-forward, each with its residual connection.
+//! One transformer block: self-attention, cross-attention in a decoder, and feed-forward, each with a residual connection.
 
 mod residual;
 mod sublayer;
@@ -43,7 +43,7 @@ pub struct BlockConfig {
     pub norm: NormConfig,
     /// Self-attention.
     pub attention: AttentionConfig,
-    /// Cross attention of a decoder to the encoder's output.
+    /// Cross-attention of a decoder to the encoder's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<AttentionConfig>,
     /// The feed-forward layer.

@@ -36,7 +36,7 @@ impl ResidualConfig {
         if blocks().any(|block| block.cross.is_some()) {
             return refuse(
                 "residual",
-                "reversible streams do not support cross attention; use \"one\"",
+                "reversible streams do not support cross-attention; use \"one\"",
             );
         }
         if blocks().any(|block| block.placement == NormPlacement::After) {

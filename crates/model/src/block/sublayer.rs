@@ -19,7 +19,7 @@ pub struct Sublayer<Body: Module> {
 }
 
 impl<Body: Module> Sublayer<Body> {
-    /// Wraps `body`; the norms are those that the block's placement asks for.
+    /// Wraps `body`; the block's placement determines the norms.
     pub fn new(
         body: Body,
         block: &BlockConfig,

@@ -40,17 +40,17 @@ pub struct ExpertsConfig {
     /// `probabilities` for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighting: Option<ExpertWeighting>,
-    /// The capacity factor: in training, an expert takes at most `ceil(capacity · tokens · active / experts)` tokens of a
+    /// In training, an expert takes at most `ceil(capacity_factor · tokens · active / experts)` tokens of a
     /// batch and drops later ones. Without it, and always in inference, no token is dropped, so that decoding does not depend
     /// on the rest of the batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<f64>,
+    pub capacity_factor: Option<f64>,
     /// Weight of the load-balancing loss.
     #[serde(default = "default_balance")]
-    pub balance_loss: f64,
+    pub balance_loss_weight: f64,
     /// Weight of the router z-loss, which keeps its logits small. Zoph et al. 2022.
     #[serde(default)]
-    pub z_loss: f64,
+    pub z_loss_weight: f64,
 }
 
 /// Whether an expert is gated.
@@ -70,7 +70,7 @@ pub enum ExpertWeighting {
     /// The router's probabilities, renormalized over the chosen experts, as Mixtral does. With a single active expert the
     /// weight is always one, and the router learns from the balancing loss alone.
     Renormalized,
-    /// The router's probabilities as they are, as the Switch Transformer does.
+    /// The router's probabilities, not renormalized, as the Switch Transformer does.
     Probabilities,
 }
 
@@ -99,11 +99,11 @@ impl ExpertsConfig {
                 ),
             );
         }
-        if let Some(capacity) = self.capacity {
-            positive(&at("capacity"), capacity)?;
+        if let Some(factor) = self.capacity_factor {
+            positive(&at("capacity_factor"), factor)?;
         }
-        not_negative(&at("balance_loss"), self.balance_loss)?;
-        not_negative(&at("z_loss"), self.z_loss)
+        not_negative(&at("balance_loss_weight"), self.balance_loss_weight)?;
+        not_negative(&at("z_loss_weight"), self.z_loss_weight)
     }
 
     /// The weighting, given or default.
@@ -184,7 +184,7 @@ impl Experts {
         let training = pass.randomness.is_some();
         let routing = self.routing(
             &probabilities,
-            self.config.capacity.filter(|_| training),
+            self.config.capacity_factor.filter(|_| training),
             pass.token_mask.as_deref(),
         );
         if training && !routing.tokens.is_empty() {
@@ -264,17 +264,17 @@ impl Experts {
             false => x.select(0, indices(routing.tokens.iter().copied(), &device)),
         };
         let mut losses = Vec::new();
-        if self.config.balance_loss > 0.0 {
+        if self.config.balance_loss_weight > 0.0 {
             let experts = self.config.experts;
             let shares = TensorData::new(routing.shares(self.sizes()), [1, experts]);
             let shares = Tensor::<2>::from_data(shares, &device);
             losses.push(
                 balance_loss(shares, without_padding(probabilities.clone()))
-                    * self.config.balance_loss,
+                    * self.config.balance_loss_weight,
             );
         }
-        if self.config.z_loss > 0.0 {
-            losses.push(z_loss(without_padding(logits)) * self.config.z_loss);
+        if self.config.z_loss_weight > 0.0 {
+            losses.push(z_loss(without_padding(logits)) * self.config.z_loss_weight);
         }
         losses
     }

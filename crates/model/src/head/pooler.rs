@@ -29,8 +29,8 @@ pub enum PooledFrom {
     First,
     /// The last position that is not padding, by the ranges of the input.
     Last,
-    /// The last position whose token is not this padding token, whatever the ranges of the input say; the first position where
-    /// there is none. Of an image, the last position.
+    /// The last position whose token is not this padding token, regardless of the ranges of the input; the first position if there
+    /// is none. For images, the last position.
     LastNonPad(u32),
     /// The last position, even if it is padding: for single sequences, which need none.
     End,
@@ -137,7 +137,7 @@ fn last_non_pad(ids: &Tensor<2, Int>, padding: u32) -> Vec<usize> {
         .collect()
 }
 
-/// One vector of each row's states `[batch, length, width]`; zeros where a mean has nothing but padding.
+/// One vector of each row's states `[batch, length, width]`; zeros for the mean of a fully padded row.
 fn pool(
     states: Tensor<3>,
     from: PooledFrom,

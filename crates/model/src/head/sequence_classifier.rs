@@ -33,18 +33,18 @@ fn yes() -> bool {
 impl SequenceClassifierConfig {
     /// Whether the settings are valid in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
-        size("classes.classes", self.classes)?;
-        probability("classes.dropout", self.dropout)?;
+        size("sequence_classifier.classes", self.classes)?;
+        probability("sequence_classifier.dropout", self.dropout)?;
         if model.pooler.is_none() {
             return refuse(
-                "classes",
+                "sequence_classifier",
                 "a sequence classifier reads the pooled vector; set pooler too",
             );
         }
         let tokens = model.stack.patches.map_or(0, |patches| patches.tokens);
         if self.distillation && tokens < 2 {
             return refuse(
-                "classes.distillation",
+                "sequence_classifier.distillation",
                 "there is no distillation token; use patches with 2 tokens",
             );
         }
@@ -55,19 +55,19 @@ impl SequenceClassifierConfig {
 /// Logits over the classes of each sequence, all `[batch, classes]`.
 #[derive(Clone, Debug)]
 pub enum ClassLogits {
-    /// Of a single classifier.
+    /// The logits of a single classifier.
     Single(Tensor<2>),
-    /// Of two, one of which was distilled from a teacher.
+    /// The logits of two classifiers, one of which was distilled from a teacher.
     Distilled {
-        /// Of the pooled vector.
+        /// From the pooled vector.
         class: Tensor<2>,
-        /// Of the distillation token.
+        /// From the distillation token.
         distillation: Tensor<2>,
     },
 }
 
 impl ClassLogits {
-    /// The logits to predict from: of two classifiers, the mean.
+    /// The logits to predict from; with two classifiers, their mean.
     pub fn mean(self) -> Tensor<2> {
         match self {
             Self::Single(logits) => logits,

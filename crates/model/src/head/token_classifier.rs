@@ -61,11 +61,11 @@ fn of_tokens() -> TokenTask {
 impl TokenClassifierConfig {
     /// Whether the settings are valid.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        size("labels.labels", self.labels)?;
-        probability("labels.dropout", self.dropout)?;
+        size("token_classifier.labels", self.labels)?;
+        probability("token_classifier.dropout", self.dropout)?;
         if self.task == TokenTask::Span && self.labels != 2 {
             return refuse(
-                "labels.labels",
+                "token_classifier.labels",
                 format!(
                     "{} is out of range; spans have 2, for start and end",
                     self.labels
@@ -73,13 +73,15 @@ impl TokenClassifierConfig {
             );
         }
         if let Some(layer) = &self.layer {
-            layer.feed_forward.validate("labels.layer.feed_forward")?;
-            positive("labels.layer.norm.epsilon", layer.norm.epsilon())?;
-            probability("labels.layer.dropout", layer.dropout)?;
+            layer
+                .feed_forward
+                .validate("token_classifier.layer.feed_forward")?;
+            positive("token_classifier.layer.norm.epsilon", layer.norm.epsilon())?;
+            probability("token_classifier.layer.dropout", layer.dropout)?;
         }
         if self.question_end.is_some() && self.task != TokenTask::Span {
             return refuse(
-                "labels.question_end",
+                "token_classifier.question_end",
                 "only question answering has a question; leave it out, or set the task to \"span\"",
             );
         }
@@ -142,7 +144,7 @@ impl TokenClassifier {
         }
     }
 
-    /// The token types of a question (0) and the text after it (1), if the model tells where a question ends.
+    /// The token types of a question (0) and the text after it (1), if the config has a `question_end`.
     pub(crate) fn question_types(&self, ids: &Tensor<2, Int>) -> Option<Tensor<2, Int>> {
         let [batch, length] = ids.dims();
         let lengths = question_lengths(ids, self.config.question_end?).into_iter();

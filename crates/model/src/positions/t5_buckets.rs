@@ -13,7 +13,7 @@ pub struct T5BucketsConfig {
     /// The number of buckets.
     #[serde(default = "default_buckets")]
     pub buckets: usize,
-    /// The distance from which on all share the last bucket.
+    /// Distances from this one on share the last bucket.
     #[serde(default = "default_max_distance")]
     pub max_distance: usize,
     /// Whether later keys have buckets.

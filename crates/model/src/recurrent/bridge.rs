@@ -11,7 +11,7 @@ use crate::{Initializer, Linear};
 #[derive(Module, Debug)]
 pub(super) struct Bridge {
     hidden: Option<Linear>,
-    /// Of an LSTM's cell state, without a tanh: unlike the hidden state it is not bounded.
+    /// The projection of an LSTM's cell state; no tanh, as the cell state is not bounded like the hidden state.
     memory: Option<Linear>,
     #[module(skip)]
     source: FirstState,

@@ -90,7 +90,7 @@ pub enum FirstState {
     Copied,
     /// `tanh(projection · state)` of the backward direction, which ends at the first token (Bahdanau et al. 2015).
     Backward,
-    /// The same of the concatenated last states of both directions.
+    /// `tanh(projection · state)` of the concatenated last states of both directions.
     Joined,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct DecoderOutput {
     pub outputs: Tensor<3>,
     /// The state after the last step.
     pub state: Vec<CellState>,
-    /// The attention weights, `[batch, 1, length, source length]`, if the observer wants them.
+    /// The attention weights, `[batch, 1, length, source length]`, if the observer requests them.
     pub weights: Option<Tensor<4>>,
 }
 

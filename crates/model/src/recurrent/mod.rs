@@ -87,7 +87,7 @@ pub struct Decoded {
     pub hidden: Tensor<3>,
     /// The state after the last step, layer by layer.
     pub state: Vec<CellState>,
-    /// The attention weights, `[batch, 1, length, source length]`, if the observer wants them.
+    /// The attention weights, `[batch, 1, length, source length]`, if the observer requests them.
     pub weights: Option<Tensor<4>>,
 }
 

@@ -20,7 +20,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("gradients", gradients),
     ("causality", causality),
     ("padding", padding),
-    ("nothing but padding", nothing_but_padding),
+    ("fully padded", fully_padded),
     ("cache", cache),
     ("cache with padding", cache_with_padding),
     ("weights", weights),
@@ -277,8 +277,8 @@ fn padding(_: &Example, layer: &TestLayer) -> bool {
     true
 }
 
-/// The output of a sequence of nothing but padding is zero, and gradients are finite.
-fn nothing_but_padding(_: &Example, layer: &TestLayer) -> bool {
+/// The output of a fully padded sequence is zero, and gradients are finite.
+fn fully_padded(_: &Example, layer: &TestLayer) -> bool {
     let device = Device::flex().autodiff();
     let layer = TestLayer::new(&layer.config, layer.role, &device).unwrap();
     let x = noise([BATCH, LENGTH, WIDTH], 1, &device).require_grad();
@@ -292,13 +292,13 @@ fn nothing_but_padding(_: &Example, layer: &TestLayer) -> bool {
     let empty = values(output.clone().narrow(0, 0, 1));
     assert!(
         empty.iter().all(|it| *it == 0.0),
-        "the output of nothing but padding is {empty:?}"
+        "the output of a fully padded sequence is {empty:?}"
     );
     let gradients = output.powf_scalar(2.0).sum().backward();
     let gradients = x.grad(&gradients).map_or_else(Vec::new, values);
     assert!(
         gradients.iter().all(|it| it.is_finite()),
-        "gradients of nothing but padding are not finite"
+        "gradients of a fully padded sequence are not finite"
     );
     true
 }

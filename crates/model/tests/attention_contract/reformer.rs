@@ -16,7 +16,7 @@ fn layer(fields: &str, role: Role, device: &Device) -> TestLayer {
 fn a_later_token_that_keeps_its_direction_leaves_all_earlier_outputs_equal() {
     let device = Device::flex();
     let layer = layer(r#""hashes": 3, "chunk": 4"#, Role::Causal, &device);
-    // 22 is no multiple of the chunk.
+    // 22 is not a multiple of the chunk.
     let x = noise([BATCH, 22, WIDTH], 1, &device);
     let plain = layer.output(x.clone());
     let mut changed_themselves = 0;

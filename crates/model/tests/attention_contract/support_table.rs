@@ -123,7 +123,7 @@ fn weights(layer: &TestLayer) -> &'static str {
     match layer.weights(x).map(|weights| weights.dims()[3]) {
         None => "no",
         Some(columns) if columns == keys => "yes",
-        Some(_) => "over slots",
+        Some(_) => "over projected positions",
     }
 }
 

@@ -139,7 +139,7 @@ fn the_losses_of_the_router_are_those_of_transformers() {
             ("balance_padded", [1.0, 0.0], Some(real)),
             ("z", [0.0, 1.0], None),
         ] {
-            let extra = json!({ "balance_loss": weights[0], "z_loss": weights[1] });
+            let extra = json!({ "balance_loss_weight": weights[0], "z_loss_weight": weights[1] });
             let layer = mixtral_layer(&case, &extra, &device);
             let x = case.tensor::<3>("x").require_grad();
             let loss = run(&layer, x.clone(), true, real).auxiliary.unwrap();
@@ -181,7 +181,7 @@ fn gradients_are_finite_differences() {
         json!({}),
         json!({ "active": 1 }),
         json!({ "form": "plain", "activation": "gelu", "bias": true, "weighting": "probabilities" }),
-        json!({ "balance_loss": 0.5, "z_loss": 0.3 }),
+        json!({ "balance_loss_weight": 0.5, "z_loss_weight": 0.3 }),
     ] {
         let layer = layer(&small(&extra), 8, &device);
         let factors: Vec<f32> = (0..64).map(|i| ((i * 7 % 13) as f32 - 6.0) / 6.0).collect();
@@ -214,7 +214,7 @@ fn gradients_are_finite_differences() {
 #[test]
 fn a_forward_pass_is_deterministic() {
     let device = Device::flex().autodiff();
-    let layer = layer(&small(&json!({ "capacity": 1.0 })), 8, &device);
+    let layer = layer(&small(&json!({ "capacity_factor": 1.0 })), 8, &device);
     let once = || {
         let x = input(&device).require_grad();
         let RunOutput { y, auxiliary } = run(&layer, x.clone(), true, None);
@@ -263,8 +263,9 @@ fn flops_grow_with_active_experts_and_only_by_the_router_with_all() {
 fn capacity_drops_tokens_in_training_only() {
     let device = Device::flex();
     // One expert takes all; two of eight tokens fit.
-    let config =
-        small(&json!({ "experts": 1, "active": 1, "capacity": 0.25, "balance_loss": 0.0 }));
+    let config = small(
+        &json!({ "experts": 1, "active": 1, "capacity_factor": 0.25, "balance_loss_weight": 0.0 }),
+    );
     let layer = layer(&config, 8, &device);
     let rows = |training: bool| {
         let y = values_of(run(&layer, input(&device), training, None).y);
@@ -280,7 +281,7 @@ fn capacity_drops_tokens_in_training_only() {
 #[test]
 fn padding_gets_zeros_and_takes_no_capacity() {
     let device = Device::flex();
-    let config = small(&json!({ "experts": 1, "active": 1, "capacity": 1.0 }));
+    let config = small(&json!({ "experts": 1, "active": 1, "capacity_factor": 1.0 }));
     let layer = layer(&config, 8, &device);
     let mut token_mask = vec![true; 8];
     token_mask[..3].fill(false);
@@ -317,9 +318,9 @@ fn invalid_settings_are_refused_in_a_sentence() {
         json!({ "active": 0 }),
         json!({ "active": 6 }),
         json!({ "hidden_width": 0 }),
-        json!({ "capacity": 0.0 }),
-        json!({ "balance_loss": -0.1 }),
-        json!({ "z_loss": -1.0 }),
+        json!({ "capacity_factor": 0.0 }),
+        json!({ "balance_loss_weight": -0.1 }),
+        json!({ "z_loss_weight": -1.0 }),
     ]
     .iter()
     .map(|extra| model(&small(extra)).validate().unwrap_err().to_string())

@@ -80,7 +80,7 @@ pub(super) fn score_bias(bias: Option<ScoreBias>, device: &Device) -> FloatTenso
     }
 }
 
-/// Of query, key, value and bias.
+/// Inputs: query, key, value, bias.
 #[derive(Clone, Debug)]
 struct Attention(AttentionOptions);
 

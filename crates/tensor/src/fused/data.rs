@@ -9,7 +9,7 @@ pub(super) fn contiguous(x: &FlexTensor) -> FlexTensor {
     x.to_contiguous()
 }
 
-/// The matrix as it is if its rows or its columns have unit stride (weights may be transposed views of a mapped file),
+/// The matrix itself if its rows or its columns have unit stride (weights may be transposed views of a mapped file),
 /// otherwise a contiguous copy.
 pub(super) fn with_unit_stride(x: &FlexTensor) -> FlexTensor {
     match unit_strides(x) {
@@ -34,7 +34,7 @@ fn unit_strides(x: &FlexTensor) -> Option<[usize; 2]> {
     strides.contains(&1).then_some(strides)
 }
 
-/// [`contiguous`] of an owned tensor, whose storage gets no second owner.
+/// [`contiguous`] of an owned tensor, so that its storage stays unshared.
 pub(super) fn into_contiguous(x: FlexTensor) -> FlexTensor {
     if x.is_contiguous() && x.storage::<f32>().len() == x.layout().num_elements() {
         return x;

@@ -30,7 +30,9 @@ impl FusedOperation<1, 1> for Dropout {
         let x = contiguous(&x);
         let mut y = buffer(data(&x).len());
         kernels::dropout(data(&x), self.probability, self.key, &mut y);
-        [tensor_like(y, &x)]
+        let y = tensor_like(y, &x);
+        recycle([x]);
+        [y]
     }
 
     fn forward_and_save(&self, inputs: [FlexTensor; 1]) -> ([FlexTensor; 1], ()) {
@@ -43,9 +45,7 @@ impl FusedOperation<1, 1> for Dropout {
         dys: [Option<FlexTensor>; 1],
         _: [bool; 1],
     ) -> [Option<FlexTensor>; 1] {
-        let dy = single(dys);
-        let [dx] = self.forward([dy.clone()]);
-        recycle([dy]);
+        let [dx] = self.forward([single(dys)]);
         [Some(dx)]
     }
 }

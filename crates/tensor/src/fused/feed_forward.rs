@@ -47,21 +47,21 @@ pub(crate) fn feed_forward(
     Tensor::from_dispatch(y)
 }
 
-/// Of x, and weight and bias of gate, up and down projection.
+/// Inputs: x, and weight and bias of gate, up and down projection.
 #[derive(Clone, Debug)]
 struct FeedForward {
     activation: Activation,
-    /// A gate of width zero is empty, and yet there.
+    /// Explicit, because a gate of width zero is as empty as an absent one.
     is_gated: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Saved {
     x: FlexTensor,
-    /// Of gate, up and down projection.
+    /// The weights of gate, up and down projection.
     weights: [FlexTensor; 3],
     pre_activation: FlexTensor,
-    /// With a gate, the output of the up projection.
+    /// The output of the up projection, if there is a gate.
     up: Option<FlexTensor>,
 }
 
@@ -173,8 +173,8 @@ impl FusedOperation<7, 1> for FeedForward {
             projections,
         };
         let [mut hidden, mut input] = backward([hidden, input]);
-        let [ddown, ddown_bias] = hidden.parameters.pop().expect("of down");
-        let [dup, dup_bias] = input.parameters.pop().expect("of up");
+        let [ddown, ddown_bias] = hidden.parameters.pop().expect("there is a down projection");
+        let [dup, dup_bias] = input.parameters.pop().expect("there is an up projection");
         let [dgate, dgate_bias] = input.parameters.pop().unwrap_or_default();
         [
             input.dx, dgate, dgate_bias, dup, dup_bias, ddown, ddown_bias,

@@ -14,7 +14,7 @@ pub(super) fn length_first(
     tensor(data, [batch, length, heads, width]).permute(&[0, 2, 1, 3])
 }
 
-/// The tensor as it is if each row is contiguous, otherwise a contiguous copy.
+/// The tensor itself if each row is contiguous, otherwise a contiguous copy.
 pub(super) fn contiguous_rows(x: &FlexTensor) -> FlexTensor {
     let layout = x.layout();
     let fits = layout.strides()[3] == 1 && layout.has_positive_strides();

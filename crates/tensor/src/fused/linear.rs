@@ -38,7 +38,7 @@ pub(crate) fn linear_qkv(x: Tensor<2>, projections: [LinearParameters; 3]) -> [T
     run(LinearQkv, inputs).map(Tensor::from_dispatch)
 }
 
-/// Of x, weight and bias.
+/// Inputs: x, weight, bias.
 #[derive(Clone, Debug)]
 struct Linear(Option<Activation>);
 
@@ -46,7 +46,7 @@ struct Linear(Option<Activation>);
 struct Saved {
     x: FlexTensor,
     weight: FlexTensor,
-    /// With an activation.
+    /// Saved if there is an activation.
     pre_activation: Option<FlexTensor>,
 }
 
@@ -94,7 +94,7 @@ impl FusedOperation<3, 1> for Linear {
             projections: vec![projection],
         };
         let [mut gradients] = backward([input]);
-        let [dweight, dbias] = gradients.parameters.pop().expect("of one projection");
+        let [dweight, dbias] = gradients.parameters.pop().expect("there is one projection");
         [gradients.dx, dweight, dbias]
     }
 }
@@ -133,7 +133,7 @@ pub(super) fn shape(x: &FlexTensor, weight: &FlexTensor) -> LinearShape {
     }
 }
 
-/// Of x, and weight and bias of each projection.
+/// Inputs: x, and weight and bias of each projection.
 #[derive(Clone, Debug)]
 struct LinearQkv;
 

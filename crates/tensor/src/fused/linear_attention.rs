@@ -19,7 +19,7 @@ pub(crate) struct LinearOptions {
 }
 
 impl LinearOptions {
-    /// With the key–value sums and the key sums of the initial state, if there is one.
+    /// The options of the kernel, given the key–value sums and the key sums of the initial state, if there is one.
     fn for_kernel<'a>(&'a self, [kv_sums, key_sums]: [&'a FlexTensor; 2]) -> Options<'a> {
         Options {
             order: match self.causal {
@@ -63,7 +63,7 @@ pub(crate) fn linear_attention(
     }
 }
 
-/// Of query, key, value, and the two sums of the initial state: the context, and the two sums of the final state.
+/// Inputs: query, key, value, and the two sums of the initial state. Outputs: the context, and the two sums of the final state.
 #[derive(Clone, Debug)]
 struct LinearAttention(LinearOptions);
 
@@ -132,7 +132,7 @@ impl FusedOperation<5, 3> for LinearAttention {
         &self,
         saved: Saved,
         [dcontext, ..]: [Option<FlexTensor>; 3],
-        needs_gradient: [bool; 5],
+        _: [bool; 5],
     ) -> [Option<FlexTensor>; 5] {
         let dcontext = dcontext.expect("the context is the one output with a gradient");
         let dcontext = contiguous_rows(&dcontext);
@@ -154,7 +154,13 @@ impl FusedOperation<5, 3> for LinearAttention {
         recycle(saved.operands);
         recycle([saved.context, dcontext]);
         release(saved.denominators);
-        let mut dxs = [query, key, value].into_iter().zip(sizes);
-        needs_gradient.map(|_| dxs.next().map(|(dx, sizes)| length_first(dx, sizes)))
+        let [query_sizes, key_sizes, value_sizes] = sizes;
+        [
+            Some(length_first(query, query_sizes)),
+            Some(length_first(key, key_sizes)),
+            Some(length_first(value, value_sizes)),
+            None,
+            None,
+        ]
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn add_norm<const D: usize>(
     run(operation, inputs).map(Tensor::from_dispatch)
 }
 
-/// Of x, branch, weight and bias.
+/// Inputs: x, branch, weight, bias.
 #[derive(Clone, Debug)]
 struct AddNorm {
     kind: NormKind,
@@ -42,7 +42,7 @@ struct AddNorm {
 struct Saved {
     sum: FlexTensor,
     weight: FlexTensor,
-    /// Of each row; an RMSNorm has no means.
+    /// The mean of each row; none for RMSNorm.
     mean: Option<Vec<f32>>,
     /// The reciprocal standard deviation or root mean square of each row.
     rstd: Vec<f32>,
@@ -57,7 +57,7 @@ impl FusedOperation<4, 2> for AddNorm {
         outputs
     }
 
-    /// The sum is made in the branch's storage, unless that is shared.
+    /// The sum is written to the branch's storage, unless that is shared.
     fn forward_and_save(
         &self,
         [x, branch, weight, bias]: [FlexTensor; 4],

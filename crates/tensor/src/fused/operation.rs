@@ -19,7 +19,7 @@ pub(crate) trait FusedOperation<const IN: usize, const OUT: usize>:
     /// What the backward pass needs of the forward pass.
     type Saved: Clone + Debug + Send + 'static;
 
-    /// The number of outputs that gradients flow through: the first so many.
+    /// The number of differentiable outputs, which come first.
     const DIFFERENTIABLE: usize = OUT;
 
     /// The outputs. Inputs are recycled.

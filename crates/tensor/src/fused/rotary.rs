@@ -34,6 +34,7 @@ impl FusedOperation<3, 1> for Rotary {
         [x, cosine, sine]: [FlexTensor; 3],
     ) -> ([FlexTensor; 1], [FlexTensor; 2]) {
         let y = rotate(&x, [&cosine, &sine], Direction::Forward);
+        recycle([x]);
         ([y], [cosine, sine])
     }
 

@@ -284,7 +284,7 @@ fn a_graph_built_again_gives_the_same_gradients() {
     });
 }
 
-/// The sum is made in the branch's storage only if that is not shared.
+/// The sum is written to the branch's storage only if that is not shared.
 #[test]
 fn a_shared_branch_is_not_overwritten() {
     for device in [Device::flex(), Device::flex().autodiff()] {

@@ -27,14 +27,14 @@ fn dropout_keeps_its_share_and_the_gradient_has_the_same_mask() {
         assert_eq!(y, gradient, "dropout of {probability}");
         let count = y.len() as f64;
         let kept = y.iter().filter(|it| **it != 0.0).count() as f64 / count;
-        let deviation = (probability * (1.0 - probability) / count).sqrt();
+        let std = (probability * (1.0 - probability) / count).sqrt();
         assert!(
-            (kept - (1.0 - probability)).abs() < 4.0 * deviation,
+            (kept - (1.0 - probability)).abs() < 4.0 * std,
             "{kept} kept"
         );
         let mean = y.iter().sum::<f64>() / count;
         assert!(
-            (mean - 1.0).abs() < 4.0 * deviation / (1.0 - probability),
+            (mean - 1.0).abs() < 4.0 * std / (1.0 - probability),
             "mean {mean}"
         );
     }
@@ -244,11 +244,11 @@ fn a_gradient_of_zeros_is_not_stale_memory() {
         zeros("feed forward", y.sum(), &weight);
     }
     // The output is empty, so the gradient is zero.
-    let nowhere = || (Tensor::ones([0, 64], &device), None);
+    let empty_down = || (Tensor::ones([0, 64], &device), None);
     for gate in [None, Some(layer())] {
         recycle_ones();
         let x = ones([64, 64], &device);
-        let y = feed_forward(silu, x.clone(), gate, layer(), nowhere());
+        let y = feed_forward(silu, x.clone(), gate, layer(), empty_down());
         let gradients = y.sum().backward();
         for leaf in [&x, &weight] {
             let gradient = values(leaf.grad(&gradients).unwrap());

@@ -264,7 +264,7 @@ fn smooth() -> Vec<Golden> {
 fn shapes_that_do_not_fit_are_refused() {
     let refusals = refused::shapes();
     refusals.iter().for_each(refused::Refusal::check);
-    // These take one tensor, or a table and ids, of which any shapes fit.
+    // These take one tensor, or a table and ids, whose shapes cannot mismatch.
     let exempt = [
         "activate",
         "device",

@@ -38,7 +38,7 @@ pub enum Tracked<'a> {
 /// The outputs of an operation, and the gradients of its inputs.
 pub struct Outcome {
     pub outputs: Vec<Array>,
-    /// Of the inputs that have one.
+    /// The gradients of the inputs that have one.
     pub gradients: Arrays,
 }
 

@@ -130,8 +130,8 @@ impl Tokenizer {
         }
         let mut ids = vec![Vec::new(); documents.len()];
         self.rules
-            .encode_documents(&self.inner, documents, |document, piece| {
-                ids[document].extend_from_slice(piece);
+            .encode_documents(&self.inner, documents, |document, chunk| {
+                ids[document].extend_from_slice(chunk);
             })?;
         Ok(ids)
     }

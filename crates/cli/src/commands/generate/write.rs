@@ -101,10 +101,10 @@ fn stream(out: &mut impl Write, task: &Task, config: &GenerationConfig) -> Resul
     write!(out, "{}", task.shown_before())?;
     out.flush()?;
     let mut shown = Ok(());
-    generate(task.model, task.tokenizer, task.prompt, config, |piece| {
-        shown = match piece.id.filter(|_| task.tokenizer.is_none()) {
+    generate(task.model, task.tokenizer, task.prompt, config, |chunk| {
+        shown = match chunk.id.filter(|_| task.tokenizer.is_none()) {
             Some(id) => write!(out, "{id} "),
-            None => write!(out, "{}", piece.text),
+            None => write!(out, "{}", chunk.text),
         }
         .and_then(|()| out.flush());
         match shown {

@@ -123,7 +123,7 @@ fn shards_are_opened_by_their_index() {
         ),
         (
             r#"{"weight_map": {"tied": "../views_zip.bin"}}"#,
-            "which is no file name",
+            "which is not a file name",
         ),
         (r#"{"weight_map": {"tied": "gone.bin"}}"#, "gone.bin"),
         ("{}", "it has no weight_map"),

@@ -82,7 +82,7 @@ fn sizes_strides_and_offsets_are_checked() {
             ZERO,
             b"K\x01",
             b"K\x01\x85",
-            "its sizes or strides are no tuple",
+            "its sizes or strides are not a tuple",
         ),
         (
             ZERO,

@@ -31,7 +31,10 @@ impl PaddingConfig {
         if !self.multiple_of.is_multiple_of(chunk) {
             return refuse(
                 &format!("{path}.multiple_of"),
-                format!("{} is no multiple of the chunk, {chunk}", self.multiple_of),
+                format!(
+                    "{} is not a multiple of the chunk, {chunk}",
+                    self.multiple_of
+                ),
             );
         }
         if self.beyond > chunk {

@@ -29,7 +29,7 @@ TRANSFORMERS_4 = transformers.__version__.startswith("4.")
 # Outputs of transformers that attentive does not have.
 NOT_COMPARED = ("router_logits", "past_key_values", "loss", "aux_loss", "mems", "global_attentions")
 # Unused parameters of a class, which attentive does not keep; transformers warns that it initializes them.
-UNREAD = {
+UNUSED = {
     "BigBirdForSequenceClassification": {"bert.pooler.weight", "bert.pooler.bias"},
     "EncoderDecoderModel": {"encoder.pooler.dense.weight", "encoder.pooler.dense.bias"},
 }
@@ -52,7 +52,7 @@ def class_of(folder: Path) -> type:
     return getattr(transformers, json.loads((folder / "config.json").read_text())["architectures"][0])
 
 
-def precise(folder: Path, kind: type) -> torch.nn.Module:
+def load_float64(folder: Path, kind: type) -> torch.nn.Module:
     """A folder's model in float64. RoPE's frequencies are computed while loading, so that is inside `Double` as well.
 
     transformers 4 cannot load there, and its Transformer-XL has none.
@@ -68,7 +68,7 @@ def loaded(folder: Path, kind: type, dtype: torch.dtype) -> torch.nn.Module:
     model, info = kind.from_pretrained(
         folder, attn_implementation="eager", dtype=dtype, local_files_only=True, output_loading_info=True
     )
-    info["missing_keys"] = set(info["missing_keys"]) - UNREAD.get(kind.__name__, set())
+    info["missing_keys"] = set(info["missing_keys"]) - UNUSED.get(kind.__name__, set())
     problems = {name: sorted(map(str, keys)) for name, keys in info.items() if keys}
     if problems:
         raise RuntimeError(f"transformers loads {folder.name} with {problems}")
@@ -90,7 +90,7 @@ def without_cache(kind: type) -> dict[str, object]:
 
 
 @torch.no_grad()
-def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Tensors:
+def run_transformers(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Tensors:
     """All outputs by their names, with the states and the pooler's output that heads do not return."""
     model = copied(model, inputs)
     found: Tensors = {}
@@ -102,7 +102,7 @@ def computed(model: torch.nn.Module, inputs: Tensors, **settings: object) -> Ten
     with patch.object(torch.Tensor, "type_as", type_as):
         found |= flat(model(**as_the_model(model, inputs), **EVERYTHING, **settings))
     hook.remove()
-    if type(model).__name__ in UNREAD:
+    if type(model).__name__ in UNUSED:
         found.pop("pooler_output", None)
     if "prediction_scores" in found:
         found["logits"] = found.pop("prediction_scores")  # Transformer-XL has both names for them.
@@ -133,11 +133,11 @@ def of_text(name: str, tensor: torch.Tensor, inputs: Tensors) -> torch.Tensor:
     return tensor[:, : inputs["input_ids"].shape[1]] if filled else tensor
 
 
-def precisely(folder: Path, kind: type, inputs: list[Tensors], settings: list[dict[str, object]]) -> list[Tensors]:
+def run_float64(folder: Path, kind: type, inputs: list[Tensors], settings: list[dict[str, object]]) -> list[Tensors]:
     """Passes of a folder's model in float64 throughout."""
-    model = precise(folder, kind)
+    model = load_float64(folder, kind)
     with Double():
-        return [computed(model, *it[:1], **it[1]) for it in zip(inputs, settings, strict=True)]
+        return [run_transformers(model, *it[:1], **it[1]) for it in zip(inputs, settings, strict=True)]
 
 
 def forward(attentive: Path, model: Path, inputs: Tensors) -> Tensors:
@@ -167,16 +167,16 @@ def differences(expected: Tensors, actual: Tensors, inputs: Tensors, pools_last:
         if theirs.shape != ours.shape:
             found[name] = float("inf")
             continue
-        theirs, ours = (real(name, it, inputs, pools_last) for it in (theirs, ours))
+        theirs, ours = (unpadded(name, it, inputs, pools_last) for it in (theirs, ours))
         if not theirs.numel():
             continue
         scale = theirs.abs().max().item() or 1.0
-        apart = (theirs - ours).abs().max().item() / scale
-        found[name] = apart if apart == apart else float("inf")
+        difference = (theirs - ours).abs().max().item() / scale
+        found[name] = difference if difference == difference else float("inf")
     return found
 
 
-def real(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> torch.Tensor:
+def unpadded(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> torch.Tensor:
     """The values at unpadded positions. Attentions are [batch, heads, queries, keys]: unpadded queries."""
     both = "decoder_input_ids" in inputs
     of_decoder = both and not name.startswith("encoder_")

@@ -125,13 +125,13 @@ def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float
 
 def draw_inputs(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder: Path, padded: bool) -> Tensors:
     """Inputs for which rounding changes no discrete choice."""
-    model = peers.precise(folder, class_of(kind)) if kind.settled else None
+    model = peers.load_float64(folder, class_of(kind)) if kind.has_margin else None
     for _ in range(ATTEMPTS):
         found = kind.inputs(draws, config, padded)
         if model is None:
             return found
         with Double():
-            if kind.settled(model, found):
+            if kind.has_margin(model, found):
                 return found
     raise RuntimeError(f"rounding decides the outputs of {ATTEMPTS} inputs")
 
@@ -221,10 +221,10 @@ def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path
     if "pixel_values" in inputs[0]:
         same = inputs[0]["pixel_values"].shape[2:] == inputs[1]["pixel_values"].shape[2:]
         settings = [{}, {"interpolate_pos_encoding": not same}]
-    expected = peers.precisely(folder, kind, inputs, settings)
+    expected = peers.run_float64(folder, kind, inputs, settings)
     rounded = peers.loaded(folder, kind, torch.float32)
     for given, setting, precise in zip(inputs, settings, expected, strict=True):
-        own = peers.differences(precise, peers.computed(rounded, given, **setting), given, result.kind.pools_last)
+        own = peers.differences(precise, peers.run_transformers(rounded, given, **setting), given, result.kind.pools_last)
         result.rounding = max(result.rounding, *own.values())
     for case, given, precise in zip(("plain", "second"), inputs, expected, strict=True):
         actual = peers.forward(attentive, folder, given)
@@ -234,10 +234,10 @@ def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path
         result.unexpected |= {it.split(".")[0] for it in actual.keys() - precise.keys()} - {"last_hidden_state"}
         if not found:
             raise RuntimeError("no output is of both")
-        for name, apart in found.items():
-            result.above[f"{case}.{name}"] = apart
-            if apart >= result.worst:
-                result.worst, result.output = apart, name
+        for name, difference in found.items():
+            result.above[f"{case}.{name}"] = difference
+            if difference >= result.worst:
+                result.worst, result.output = difference, name
 
 
 def row(kind: Kind, results: list[Result]) -> list[str]:
@@ -254,8 +254,8 @@ def report(result: Result) -> str:
     lines = [f"{result.kind.name} draw {result.number} ({result.saved})"]
     if result.failure:
         lines.append(f"  {result.failure}")
-    for name, apart in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
-        lines.append(f"  {name}: {apart:.1e}")
+    for name, difference in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
+        lines.append(f"  {name}: {difference:.1e}")
     lines.append(f"  transformers in float32: {result.rounding:.1e}")
     config_json = {name: it for name, it in result.config_json.items() if name not in UNREPORTED}
     lines.append(f"  {json.dumps(config_json)}")

@@ -130,7 +130,7 @@ def run_attentive(binary: Path, model: Path, inputs: Tensors) -> Tensors:
 
 def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bool:
     """Prints the largest difference of each tensor over unpadded positions; only the logits decide."""
-    real = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+    unpadded = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
     print(f"\n{run + ' batch':<20}{'shape':<20}max absolute difference")
     passed = True
     for name, tensor in expected.items():
@@ -141,7 +141,7 @@ def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bo
             verdict = f"SHAPE DIFFERS: attentive's is {list(actual[name].shape)}"
             passed = False
         else:
-            difference = real_rows(name, (actual[name].float() - tensor).abs(), real).max().item()
+            difference = unpadded_rows(name, (actual[name].float() - tensor).abs(), unpadded).max().item()
             # Negated, so that NaN fails too.
             too_far = name == "logits" and not difference <= TOLERANCE
             verdict = f"{difference:.2e}" + (f"  MORE THAN {TOLERANCE:.0e}" if too_far else "")
@@ -150,11 +150,11 @@ def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bo
     return passed
 
 
-def real_rows(name: str, tensor: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+def unpadded_rows(name: str, tensor: torch.Tensor, unpadded: torch.Tensor) -> torch.Tensor:
     """Keeps the values at unpadded positions. Attentions are [batch, heads, queries, keys]: unpadded queries."""
     if name.startswith("attentions."):
         tensor = tensor.transpose(1, 2)
-    return tensor[real]
+    return tensor[unpadded]
 
 
 if __name__ == "__main__":

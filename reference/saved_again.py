@@ -126,8 +126,8 @@ def compared(
     for theirs, ours, batch in zip(expected, actual, inputs, strict=True):
         if theirs.keys() != ours.keys():
             raise RuntimeError(f"outputs differ: {sorted(theirs.keys() ^ ours.keys())}")
-        for name, apart in peers.differences(theirs, ours, batch).items():
-            found[name] = max(apart, found.get(name, 0.0))
+        for name, difference in peers.differences(theirs, ours, batch).items():
+            found[name] = max(difference, found.get(name, 0.0))
     worst = max(found, key=lambda it: found[it])
     verdict = "same" if found[worst] <= TOLERANCE else "DIFFERENT"
     return [str(len(found)), f"{found[worst]:.1e}", worst, verdict]
@@ -147,13 +147,13 @@ def check_files(saved: Path, dtype: torch.dtype | None, arguments: list[str]) ->
 
 def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
     """The outputs of a folder in float64, with its weights rounded to a dtype first."""
-    model = peers.precise(folder, kind)
+    model = peers.load_float64(folder, kind)
     with Double():
         if dtype:
             round_weights(model, dtype)
         torch.manual_seed(0)  # Reformer samples its rotations.
         settings = {} if "pixel_values" in inputs[0] else peers.without_cache(kind)
-        return [peers.computed(model, batch, **settings) for batch in inputs]
+        return [peers.run_transformers(model, batch, **settings) for batch in inputs]
 
 
 def round_weights(model: torch.nn.Module, dtype: torch.dtype) -> None:

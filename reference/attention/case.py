@@ -73,7 +73,7 @@ def compute(case: Case) -> Tensors:
         tensors["lengths"] = case.lengths
         if case.role != "cross":
             # Outputs at padding differ between libraries and are unused: they get no upstream gradient.
-            upstream = upstream * real(case.lengths, upstream.shape[1])[:, :, None]
+            upstream = upstream * attention_mask(case.lengths, upstream.shape[1])[:, :, None]
             tensors["rows_compared"] = case.lengths
     leaves = {name: it for name, it in inputs.items()} | {f"parameter.{name}": it for name, it in parameters.items()}
     gradients = torch.autograd.grad(
@@ -135,12 +135,12 @@ def linears(name: str, shapes: dict[str, tuple[int, int]], bias: tuple[str, ...]
     return tensors
 
 
-def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+def split_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
     """[batch, length, heads * head width] as [batch, heads, length, head width]."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def merged(x: torch.Tensor) -> torch.Tensor:
+def merge_heads(x: torch.Tensor) -> torch.Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
@@ -148,7 +148,7 @@ def linear(x: torch.Tensor, parameters: Tensors, name: str) -> torch.Tensor:
     return torch.nn.functional.linear(x, parameters[f"{name}.weight"], parameters.get(f"{name}.bias"))
 
 
-def real(lengths: torch.Tensor, length: int) -> torch.Tensor:
+def attention_mask(lengths: torch.Tensor, length: int) -> torch.Tensor:
     """The padding mask, [batch, length]: whether a position is not padding."""
     return torch.arange(length)[None, :] < lengths[:, None]
 
@@ -157,9 +157,9 @@ def row_by_row(function: Callable[[torch.Tensor], Result], queries: torch.Tensor
     """Padding for references without support for it: each row alone at its unpadded length, followed by zeros."""
     length = queries.shape[1]
     outputs, weights = [], []
-    for row, real_length in zip(queries, lengths.tolist(), strict=True):
-        result = function(row[None, :real_length])
-        missing = length - real_length
+    for row, unpadded_length in zip(queries, lengths.tolist(), strict=True):
+        result = function(row[None, :unpadded_length])
+        missing = length - unpadded_length
         outputs.append(torch.nn.functional.pad(result.output, (0, 0, 0, missing)))
         if result.weights is not None:
             weights.append(torch.nn.functional.pad(result.weights, (0, missing, 0, missing)))

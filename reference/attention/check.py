@@ -41,7 +41,7 @@ class File:
         self.batch, self.length, _ = queries.shape
         self.keys = self.tensors.get("keys", queries).shape[1]
         lengths = self.tensors.get("lengths", torch.full((self.batch,), self.keys))
-        self.is_real = torch.arange(self.keys) < lengths[:, None]
+        self.is_unpadded = torch.arange(self.keys) < lengths[:, None]
 
     def __getitem__(self, name: str) -> torch.Tensor:
         return self.tensors[name]
@@ -65,7 +65,7 @@ class File:
 
     def mask(self) -> torch.Tensor:
         """The mask, [batch, 1, queries, keys]: unpadded keys; if causal, no later ones."""
-        mask = self.is_real[:, None, None, :].expand(-1, 1, self.length, -1)
+        mask = self.is_unpadded[:, None, None, :].expand(-1, 1, self.length, -1)
         return mask.tril() if self.role == "causal" else mask
 
     def out(self, context: torch.Tensor) -> torch.Tensor:
@@ -123,7 +123,7 @@ def scored(file: File):
 
 def linformer(file: File):
     q, k, v = file.projected()
-    k, v = (torch.where(file.is_real[:, None, :, None], it, 0.0) for it in (k, v))
+    k, v = (torch.where(file.is_unpadded[:, None, :, None], it, 0.0) for it in (k, v))
     key_map = file.parameter("pattern.key_map")
     value_map = file.parameter("pattern.value_map")
     weights = scaled(q, key_map @ k).softmax(-1)
@@ -135,15 +135,15 @@ def performer(file: File):
     features = file.parameter("pattern.features")
     root = q.shape[-1] ** 0.25
     dash_q, dash_k = (it / root @ features.T for it in (q, k))
-    real = file.is_real[:, None, :, None]
-    largest_k = dash_k.masked_fill(~real, MINUS_INFINITY).amax((-2, -1), keepdim=True).detach()
+    unpadded = file.is_unpadded[:, None, :, None]
+    largest_k = dash_k.masked_fill(~unpadded, MINUS_INFINITY).amax((-2, -1), keepdim=True).detach()
 
     def features_of(x, dash, stabilizer):
         exponents = dash - (x * x).sum(-1, keepdim=True) / (2 * root**2) - stabilizer
         return (exponents.exp() + file.epsilons["features"]) / math.sqrt(len(features))
 
     phi_q = features_of(q, dash_q, dash_q.amax(-1, keepdim=True).detach())
-    phi_k = torch.where(real, features_of(k, dash_k, largest_k), 0.0)
+    phi_k = torch.where(unpadded, features_of(k, dash_k, largest_k), 0.0)
     products = (phi_q @ phi_k.mT) * file.mask()
     denominator = products.sum(-1, keepdim=True)
     if file.role == "causal":
@@ -160,9 +160,9 @@ def linear(file: File):
 
 def longformer(file: File):
     at = torch.arange(file.length)
-    reach = file.config["window"] // 2
+    half_window = file.config["window"] // 2
     is_global = file.tensors.get("globals", torch.zeros(file.batch, file.length)).bool()
-    near = ((at[:, None] - at).abs() <= reach)[None, None]
+    near = ((at[:, None] - at).abs() <= half_window)[None, None]
     q, k, v = file.projected()
     weights = softmax(scaled(q, k), (near | is_global[:, None, None]) & file.mask())
     context = weights @ v
@@ -215,7 +215,7 @@ def times_seen(file: File, x: torch.Tensor) -> torch.Tensor:
         return torch.ones(1, *x.shape[:2], length, length)
     hashed = torch.einsum("bhtd,hdrn->bhrtn", x, file["rotations"])
     buckets = torch.cat([hashed, -hashed], -1).argmax(-1)
-    buckets = torch.where(file.is_real[:, None, None], buckets, config["buckets"])
+    buckets = torch.where(file.is_unpadded[:, None, None], buckets, config["buckets"])
     order = buckets.sort(dim=-1, stable=True).indices  # [batch, heads, hashes, length], each hash separately
     chunks = order.flatten(2).unflatten(2, (-1, config["chunk"]))
     counts = torch.zeros(config["hashes"], *x.shape[:2], length, length)

@@ -28,7 +28,7 @@ from torch.func import functional_call
 from transformers import BigBirdConfig, BigBirdModel
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 
-from case import Case, Result, Tensors, draw, linear, linears, real
+from case import Case, Result, Tensors, attention_mask, draw, linear, linears
 
 BATCH, HEADS, WIDTH = 2, 2, 16
 PARTS = ("query", "key", "value")
@@ -47,7 +47,7 @@ def case(name: str, blocks: int, block: int, random_blocks: int, lengths: list[i
     length = blocks * block
     parameters = linears(name, {part: (WIDTH, WIDTH) for part in (*PARTS, "output")}, (*PARTS, "output"))
     padding = None if lengths is None else torch.tensor(lengths)
-    mask = real(torch.full((BATCH,), length) if padding is None else padding, length).double()
+    mask = attention_mask(torch.full((BATCH,), length) if padding is None else padding, length).double()
     module = BigBirdBlockSparseAttention(
         BigBirdConfig(hidden_size=WIDTH, num_attention_heads=HEADS, block_size=block, num_random_blocks=random_blocks),
         seed=0,

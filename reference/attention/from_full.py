@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
-from case import Case, Result, Tensors, draw, heads_of, linear, linears, merged, real
+from case import Case, Result, Tensors, attention_mask, draw, linear, linears, merge_heads, split_heads
 
 BATCH, HEADS, WIDTH = 2, 4, 16
 ALL = ("query", "key", "value", "output")
@@ -74,7 +74,7 @@ def multi_head(role: str, lengths: torch.Tensor | None) -> Callable[[Tensors, Te
         length = keys.shape[1]
         settings = {"average_attn_weights": False}
         if lengths is not None:
-            settings["key_padding_mask"] = ~real(lengths, length)
+            settings["key_padding_mask"] = ~attention_mask(lengths, length)
         if role == "causal":
             settings["attn_mask"] = torch.ones(length, length, dtype=torch.bool).triu(1)
         return Result(*functional_call(module, state, (queries, keys, values), settings))
@@ -94,15 +94,15 @@ def grouped(name: str, role: str, lengths: list[int] | None) -> Case:
     padding = None if lengths is None else torch.tensor(lengths)
     mask = torch.ones(BATCH, 1, length, length, dtype=torch.bool)
     mask = mask.tril() if role == "causal" else mask
-    mask = mask if padding is None else mask & real(padding, length)[:, None, None, :]
+    mask = mask if padding is None else mask & attention_mask(padding, length)[:, None, None, :]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         q, k, v = (
-            heads_of(linear(inputs["queries"], parameters, part), count)
+            split_heads(linear(inputs["queries"], parameters, part), count)
             for part, count in [("query", heads), ("key", key_value_heads), ("value", key_value_heads)]
         )
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
-        return Result(linear(merged(context), parameters, "output"))
+        return Result(linear(merge_heads(context), parameters, "output"))
 
     settings = {
         "kind": "full", "heads": heads, "key_value_heads": key_value_heads, "head_width": head_width,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from case import Case, Result, Tensors, draw, heads_of, linear, linears, merged, real
+from case import Case, Result, Tensors, attention_mask, draw, linear, linears, merge_heads, split_heads
 
 BATCH, HEADS, WIDTH, LENGTH = 2, 4, 16, 11
 ALL = ("query", "key", "value", "output")
@@ -26,13 +26,13 @@ def case(name: str, role: str, lengths: list[int] | None) -> Case:
     padding = None if lengths is None else torch.tensor(lengths)
     mask = torch.ones(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
     mask = mask.tril() if role == "causal" else mask
-    mask = mask if padding is None else mask & real(padding, LENGTH)[:, None, None, :]
+    mask = mask if padding is None else mask & attention_mask(padding, LENGTH)[:, None, None, :]
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
-        q, k, v = (heads_of(linear(inputs["queries"], parameters, part), HEADS) for part in ALL[:3])
+        q, k, v = (split_heads(linear(inputs["queries"], parameters, part), HEADS) for part in ALL[:3])
         products = ((F.elu(q) + 1) @ (F.elu(k) + 1).mT) * mask
         weights = products / products.sum(-1, keepdim=True)
-        return Result(linear(merged(weights @ v), parameters, "output"), weights)
+        return Result(linear(merge_heads(weights @ v), parameters, "output"), weights)
 
     config = {"kind": "linear", "heads": HEADS, "map": "elu_plus_one", "bias": True, "output_bias": True}
     source = f"formula in torch {torch.__version__.split('+')[0]}"

@@ -12,7 +12,7 @@ import torch
 from linformer import LinformerSelfAttention
 from torch.func import functional_call
 
-from case import Case, Result, Tensors, draw, generator, heads_of, linear, linears, merged, row_by_row
+from case import Case, Result, Tensors, draw, generator, linear, linears, merge_heads, row_by_row, split_heads
 
 BATCH, HEADS, WIDTH, LENGTH, PROJECTED = 2, 4, 16, 12, 5
 ALL = ("query", "key", "value", "output")
@@ -68,8 +68,8 @@ def package(sharing: str) -> Callable[[torch.Tensor, Tensors], Result]:
 
 
 def per_head(x: torch.Tensor, parameters: Tensors) -> Result:
-    q, k, v = (heads_of(linear(x, parameters, part), HEADS) for part in ALL[:3])
+    q, k, v = (split_heads(linear(x, parameters, part), HEADS) for part in ALL[:3])
     maps = [parameters[f"pattern.{part}_map"][..., : x.shape[1]] for part in ("key", "value")]
     k, v = (torch.einsum("hpn,bhnd->bhpd", it, heads) for it, heads in zip(maps, (k, v), strict=True))
     weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
-    return Result(linear(merged(weights @ v), parameters, "output"))
+    return Result(linear(merge_heads(weights @ v), parameters, "output"))

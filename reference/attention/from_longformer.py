@@ -1,8 +1,8 @@
 """Longformer from transformers: a window around each position, and a few global positions. Beltagy et al. 2020.
 
-What LongformerSelfAttention computes, with reach = window / 2 and the scale 1 / sqrt(head width) on the queries:
+What LongformerSelfAttention computes, with half_window = window / 2 and the scale 1 / sqrt(head width) on the queries:
 
-- A local query i sees the keys j with |i - j| <= reach that are neither padding nor global, and all global keys of its
+- A local query i sees the keys j with |i - j| <= half_window that are neither padding nor global, and all global keys of its
   row, each once, in one softmax. It uses `query`, `key` and `value`, also for the global keys.
 - A global query sees every key of its row but padding, global or not, in one softmax of its own, and uses `global_query`,
   `global_key` and `global_value` alone.
@@ -22,7 +22,7 @@ from torch.func import functional_call
 from transformers import LongformerConfig
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
-from case import Case, Result, Tensors, draw, linear, linears, real, staying_in_float64
+from case import Case, Result, Tensors, attention_mask, draw, linear, linears, staying_in_float64
 
 BATCH, HEADS, WIDTH = 2, 2, 16
 LOCAL = ("query", "key", "value")
@@ -46,7 +46,7 @@ def case(
     is_global = torch.zeros(BATCH, length, dtype=torch.bool)
     for row, positions in enumerate(global_positions or []):
         is_global[row, positions] = True
-    is_real = real(torch.full((BATCH,), length) if padding is None else padding, length)
+    is_unpadded = attention_mask(torch.full((BATCH,), length) if padding is None else padding, length)
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         config = LongformerConfig(
@@ -59,8 +59,8 @@ def case(
             state |= {f"{theirs}.{it}": parameters[f"{ours}.{it}"] for it in ("weight", "bias")}
         settings = {
             # Negative at padding, positive at global positions, as in LongformerModel.
-            "attention_mask": torch.where(is_real, torch.where(is_global, 10000.0, 0.0), -10000.0).double(),
-            "is_index_masked": ~is_real,
+            "attention_mask": torch.where(is_unpadded, torch.where(is_global, 10000.0, 0.0), -10000.0).double(),
+            "is_index_masked": ~is_unpadded,
             "is_index_global_attn": is_global,
             "is_global_attn": bool(is_global.any()),
             "output_attentions": True,
@@ -80,8 +80,8 @@ def case(
     return made
 
 
-def dense(weights: list[torch.Tensor], is_global: torch.Tensor, reach: int) -> torch.Tensor:
-    """The library's weights are [batch, length, heads, globals + 2 reach + 1], and [batch, heads, globals, length]."""
+def dense(weights: list[torch.Tensor], is_global: torch.Tensor, half_window: int) -> torch.Tensor:
+    """The library's weights are [batch, length, heads, globals + 2 half_window + 1], and [batch, heads, globals, length]."""
     local, extra = weights[0].detach(), is_global.sum(1).max()
     batch, length, heads, _ = local.shape
     matrix = torch.zeros(batch, heads, length, length, dtype=local.dtype)
@@ -90,9 +90,9 @@ def dense(weights: list[torch.Tensor], is_global: torch.Tensor, reach: int) -> t
         for i in range(length):
             for slot, j in enumerate(positions):
                 matrix[row, :, i, j] += local[row, i, :, slot]
-            for offset in range(-reach, reach + 1):
+            for offset in range(-half_window, half_window + 1):
                 if 0 <= i + offset < length:
-                    matrix[row, :, i, i + offset] += local[row, i, :, extra + reach + offset]
+                    matrix[row, :, i, i + offset] += local[row, i, :, extra + half_window + offset]
         for slot, i in enumerate(positions):
             matrix[row, :, i] = weights[1][row, :, slot].detach()
     return matrix

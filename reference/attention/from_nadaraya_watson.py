@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import torch
 
-from case import Case, Result, Tensors, draw, real
+from case import Case, Result, Tensors, attention_mask, draw
 
 BATCH, LENGTH, KEYS, WIDTH = 2, 8, 9, 3
 SPREAD = 1.6
@@ -59,7 +59,7 @@ def case(
         weights = KERNELS[kernel](distances / width).double()
         weights = weights.tril() if role == "causal" else weights
         weights = weights * (1 - torch.eye(LENGTH)) if left_out else weights
-        weights = weights if padding is None else weights * real(padding, keys.shape[1])[:, None, :]
+        weights = weights if padding is None else weights * attention_mask(padding, keys.shape[1])[:, None, :]
         sums = weights.sum(-1, keepdim=True)
         weights = weights / torch.where(sums == 0, 1.0, sums)
         return Result(weights @ values, weights[:, None])

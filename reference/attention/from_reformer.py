@@ -10,10 +10,10 @@ Sorting. Bucket numbers get r * buckets added (buckets + 1 with padding), so tha
 all hashes * length entries are sorted by bucket, stably: within a bucket by position. They are split into chunks of `chunk`
 entries. Chunks are independent of bucket boundaries: a query also attends to keys of other buckets in its chunks.
 
-Attending. A query attends to the keys of its own chunk, of `chunks_before` chunks before it and `chunks_after` after it. The
-ring of chunks spans all hashes: the chunk before the first chunk of hash r is the last chunk of hash r - 1, and that before
-the first chunk of hash 0 the last chunk of the last hash. Hence a position may be among a query's keys twice; it then counts
-twice.
+Attending. A query attends to the keys of its own chunk, of `chunks_before` chunks before it and `chunks_after` after it,
+circularly over the chunks of all hashes: the chunk before the first chunk of hash r is the last chunk of hash r - 1, and that
+before the first chunk of hash 0 the last chunk of the last hash. Hence a position may be among a query's keys twice; it then
+counts twice.
 
 Scores. q = x. k = x / sqrt(mean(x^2) + 1e-6) / sqrt(d), with gradient: keys have (almost) norm 1, and scores are not
 scaled otherwise. Keys of padding and, when causal, of later positions score -1e9. After that, keys of the query's own position score -1e5,
@@ -36,7 +36,7 @@ from torch.func import functional_call
 from transformers import ReformerConfig
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
-from case import Case, Result, Tensors, draw, generator, heads_of, linear, linears, real
+from case import Case, Result, Tensors, attention_mask, draw, generator, linear, linears, split_heads
 
 BATCH, HEADS, HEAD_WIDTH, WIDTH = 2, 2, 6, 16
 SOURCE = f"transformers {transformers.__version__} LSHSelfAttention"
@@ -67,7 +67,7 @@ def case(name: str, role: str, length: int, hashes: int, chunk: int, after: int,
         )  # fmt: skip
         module = LSHSelfAttention(settings).double()
         state = {f"{part}.weight": parameters[f"{part}.weight"] for part in ("query_key", "value")}
-        mask = None if padding is None else real(padding, length).double()
+        mask = None if padding is None else attention_mask(padding, length).double()
         check_margins(name, linear(inputs["queries"], parameters, "query_key"), rotations)
         with patch.object(torch, "randn", lambda *_, **__: rotations.double()):
             context = functional_call(module, state, (inputs["queries"],), {"attention_mask": mask}).hidden_states
@@ -83,7 +83,7 @@ def case(name: str, role: str, length: int, hashes: int, chunk: int, after: int,
 
 def check_margins(name: str, vectors: torch.Tensor, rotations: torch.Tensor) -> None:
     """Float32 must find the same buckets as float64 did."""
-    hashed = torch.einsum("bmtd,mdhr->bmhtr", heads_of(vectors.detach(), HEADS), rotations.double())
+    hashed = torch.einsum("bmtd,mdhr->bmhtr", split_heads(vectors.detach(), HEADS), rotations.double())
     best = torch.cat([hashed, -hashed], -1).topk(2).values
     margin = (best[..., 0] - best[..., 1]).min()
     assert margin > 1e-4, f"{name}: a vector is within {margin:.1e} of another bucket; draw again"

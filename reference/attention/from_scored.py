@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from case import Case, Result, Tensors, draw, generator, linears, real
+from case import Case, Result, Tensors, attention_mask, draw, generator, linears
 
 BATCH, QUERIES, KEYS = 2, 8, 11
 D2L = f"d2l {importlib.metadata.version('d2l')}"
@@ -85,7 +85,7 @@ def bilinear(name: str, lengths: list[int]) -> Case:
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         scores = torch.einsum("bqi,ij,bkj->bqk", inputs["queries"], parameters["bilinear"], inputs["keys"])
-        weights = scores.masked_fill(~real(padding, KEYS)[:, None, :], -math.inf).softmax(-1)
+        weights = scores.masked_fill(~attention_mask(padding, KEYS)[:, None, :], -math.inf).softmax(-1)
         return Result(torch.bmm(weights, inputs["values"]), weights[:, None])
 
     config = {"kind": "scored", "score": {"kind": "bilinear"}}

@@ -16,7 +16,7 @@ import torch
 from torch.func import functional_call
 from x_transformers.x_transformers import AlibiPositionalBias, Attention
 
-from case import Case, Result, Tensors, draw, linears, real, staying_in_float64
+from case import Case, Result, Tensors, attention_mask, draw, linears, staying_in_float64
 
 BATCH, WIDTH = 2, 16
 SOURCE = f"x-transformers {importlib.metadata.version('x-transformers')}"
@@ -80,7 +80,7 @@ def attention(
             if "log_factor" in parameters:
                 module.attend.scale = parameters["log_factor"].exp()[:, None, None]
             state = {f"{theirs}.weight": parameters[f"{ours}.weight"] for ours, theirs in NAMES.items()}
-            mask = None if padding is None else real(padding, length)
+            mask = None if padding is None else attention_mask(padding, length)
             output, intermediates = functional_call(
                 module, state, (inputs["queries"],), {"mask": mask, "rel_pos": positions, "return_intermediates": True}
             )

@@ -4,8 +4,8 @@
 - BigBird in evaluation has block 0 as every random block, and returns only one of the equal weights of a repeated block.
   Here they are summed, so that a query's weights sum to one.
 - Reformer returns weights by chunk; LSH layers in sorted order and for each hash, without the weights of
-  the hashes. Here each weight is scattered to its pair of positions, times the weight of its hash. Where the ring of
-  chunks is so short that a query sees a key twice, both are summed.
+  the hashes. Here each weight is scattered to its pair of positions, times the weight of its hash. Where there
+  are so few chunks that a query sees a key twice, both are summed.
 
 Rows of padding are undefined.
 """
@@ -57,18 +57,18 @@ def longformer(model: torch.nn.Module, inputs: Tensors) -> Matrices:
 
 
 def of_window(local: torch.Tensor, by_globals: torch.Tensor | None, is_global: torch.Tensor) -> torch.Tensor:
-    """Columns are the row's globals in their order, then the keys from i - reach to i + reach."""
+    """Columns are the row's globals in their order, then the keys from i - half_window to i + half_window."""
     batch, heads, length, columns = local.shape
     extra = 0 if by_globals is None else by_globals.shape[-1]
-    reach = (columns - extra) // 2
+    half_window = (columns - extra) // 2
     whole = local.new_zeros(batch, heads, length, length)
     for row in range(batch):
         positions = is_global[row].nonzero().flatten().tolist()
         for slot, j in enumerate(positions):
             whole[row, :, :, j] += local[row, :, :, slot]
         for i in range(length):
-            first, last = max(0, i - reach), min(length, i + reach + 1)
-            start = extra + reach + first - i
+            first, last = max(0, i - half_window), min(length, i + half_window + 1)
+            start = extra + half_window + first - i
             whole[row, :, i, first:last] += local[row, :, i, start : start + last - first]
         for slot, i in enumerate(positions):
             whole[row, :, i] = by_globals[row, :, :length, slot]

@@ -101,9 +101,9 @@ def compared(precise: Tensors, rounded: Tensors) -> Tensors:
             is_gradient, scale = "gradient." in name, largest[name]
             if is_gradient and scale < 1e-12 * largest_gradient:
                 value, scale = torch.zeros_like(value), largest_gradient
-            apart = (value - rounded[name]).abs().max().item() / (scale or 1.0)
+            difference = (value - rounded[name]).abs().max().item() / (scale or 1.0)
             bound = GRADIENTS if is_gradient else OUTPUTS
-            assert apart < bound, f"{name}: float32 is {apart:.1e} from float64; sample smaller weights"
+            assert difference < bound, f"{name}: float32 is {difference:.1e} from float64; sample smaller weights"
         kept[name] = value
     return kept
 
@@ -116,19 +116,19 @@ def saved(
     embedding: float = 0.5,
     positions: float | None = None,
     scores: float | None = None,
-    loud: int | None = None,
+    boosted: int | None = None,
 ) -> Path:
     """A new folder with the resampled model. Tied tensors are saved under one name only.
 
-    The embedding of the token `loud` is tripled, so that some beams end with it.
+    The embedding of the token `boosted` is tripled, so that some beams end with it.
     """
     folder = FIXTURES / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     resample(model, seed, scale, embedding, positions or embedding, scores or scale)
-    if loud is not None:
+    if boosted is not None:
         with torch.no_grad():
-            model.get_output_embeddings().weight[loud] *= 3
+            model.get_output_embeddings().weight[boosted] *= 3
     model.save_pretrained(folder)
     return folder
 

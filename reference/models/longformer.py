@@ -1,14 +1,14 @@
 """Longformer: RoBERTa's embeddings and head, sliding windows and global tokens.
 
 reference/attention/from_longformer.py documents the attention. The window counts both sides and differs by layer: here 4 and
-8, a reach of 2 and of 4. Global queries use `query_global`, `key_global` and `value_global`.
+8, half windows of 2 and of 4. Global queries use `query_global`, `key_global` and `value_global`.
 
 - Positions are counted from the ids, as RoBERTa's. A text is padded with the config's `pad_token_id` to a multiple of
   the largest window: `uneven`. The padding is masked and removed again.
 - Attention is zero at padding, not a mean of values.
 - `attentions.i` is [batch, heads, length, globals + window + 1]: first the weights on the row's globals in their order, then
-  on i - reach .. i + reach. The rows of global queries are zeros; `global_attentions.i` [batch, heads, length, globals] has
-  theirs, by key. `dense_attentions.i` [batch, heads, queries, keys] is both in one matrix (dense.py).
+  on i - half_window .. i + half_window. The rows of global queries are zeros; `global_attentions.i` [batch, heads, length,
+  globals] has theirs, by key. `dense_attentions.i` [batch, heads, queries, keys] is both in one matrix (dense.py).
 """
 
 import torch

@@ -69,7 +69,7 @@ def bert_generation_both(name: str) -> None:
     )
     model = EncoderDecoderModel(config)
     model.generation_config.update(decoder_start_token_id=2, pad_token_id=0, eos_token_id=1, bos_token_id=2)
-    folder, model = reloaded(name, model, 502, positions=1.0, loud=1)
+    folder, model = reloaded(name, model, 502, positions=1.0, boosted=1)
     golden = outputs(model, 501, 63, 67)
     golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
     golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
@@ -148,7 +148,7 @@ def bart(name: str) -> None:
         activation_function="gelu", scale_embedding=False, pad_token_id=1, bos_token_id=0, eos_token_id=2,
         decoder_start_token_id=2, forced_eos_token_id=None, num_labels=3,
     )  # fmt: skip
-    folder, model = reloaded(name, BartForConditionalGeneration(config), 553, positions=1.0, scores=0.3, loud=2)
+    folder, model = reloaded(name, BartForConditionalGeneration(config), 553, positions=1.0, scores=0.3, boosted=2)
     golden = outputs(model, 551, 73, 73)
     forced = {"beams.forced": {"length_penalty": 1.0, "early_stopping": True, "forced_eos_token_id": 2}}
     golden |= searched(664, lambda it: greedy(model, draw_ids(73, (1, SOURCE), it, (0, 1, 2))))
@@ -187,7 +187,7 @@ def t5(name: str) -> None:
         relative_attention_num_buckets=8, relative_attention_max_distance=12, dropout_rate=0.0,
         feed_forward_proj="relu", decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, tie_word_embeddings=True,
     )  # fmt: skip
-    folder, model = reloaded(name, T5ForConditionalGeneration(config), 650, scale=0.5, scores=0.25, loud=1)
+    folder, model = reloaded(name, T5ForConditionalGeneration(config), 650, scale=0.5, scores=0.25, boosted=1)
     golden = outputs(model, 651, 61, 61)
     mask = torch.ones(BATCH, SOURCE, dtype=torch.long)
     mask[1, -4:] = 0

@@ -10,7 +10,7 @@ Positions. The embedding of position p is row p / n of `weights.0` [m, 1, d0] co
 [1, n, d1], for `axial_pos_shape` (m, n); d0 + d1 is the width.
 
 Local attention. Chunks in order; a query sees its chunk, `local_num_chunks_before` before it and `.._after` after it. The
-chunks form a ring: the first chunk sees the last one too, unless the mask is causal. Scores are q k / sqrt(head
+chunks are circular: the first chunk sees the last one too, unless the mask is causal. Scores are q k / sqrt(head
 width); a token sees itself. A text that fits into one chunk is not split.
 
 Hashing. The rotations are sampled in every layer and call from torch.manual_seed(`hash_seed`): the same for all

@@ -71,7 +71,7 @@ def compute(case: Case) -> Tensors:
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     draws = generator(f"{case.name} upstream")
     upstream = [torch.randn(output.shape, generator=draws) for output in outputs]
-    upstream = [torch.zeros_like(it) if i in case.unread else it for i, it in enumerate(upstream)]
+    upstream = [torch.zeros_like(it) if i in case.unused else it for i, it in enumerate(upstream)]
     loss = sum((output * it.double()).sum() for output, it in zip(outputs, upstream, strict=True))
     gradients = torch.autograd.grad(loss, list(leaves.values()))
 

@@ -98,7 +98,7 @@ def attentions() -> Iterator[Case]:
 
 def log_sums() -> Iterator[Case]:
     # A log-sum-exp of minus infinity cannot be stored: every query sees a key.
-    for name, heads, unread in [
+    for name, heads, unused in [
         ("one_number", Heads(1, 1, heads=1, key_value_heads=1, width=1, value_width=1), ()),
         ("plain", Heads(7, 5, batch=2, heads=3, key_value_heads=3, width=5, value_width=3), ()),
         ("grouped", Heads(9, 9, batch=2, heads=4, causal=True), ()),
@@ -115,7 +115,7 @@ def log_sums() -> Iterator[Case]:
         name = f"attention_with_log_sums.{name}"
         inputs = heads.inputs(name, values=True)
         function = heads.attention_with_log_sums
-        yield Case(name, "attention_with_log_sums", inputs, function, heads.settings(), unread)
+        yield Case(name, "attention_with_log_sums", inputs, function, heads.settings(), unused)
     for name, parts, sizes, unseen in [
         ("one_part", 1, (2, 3, 5, 4), []),
         ("two_parts", 2, (2, 3, 5, 4), []),

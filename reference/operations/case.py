@@ -21,7 +21,7 @@ class Case:
     function: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     settings: dict = field(default_factory=dict)
     # Outputs without an upstream gradient, as when they are unused.
-    unread: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
     # Whether the function has a derivative at these inputs that finite differences can find.
     smooth: bool = True
 

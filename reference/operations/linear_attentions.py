@@ -52,17 +52,17 @@ def linear_attention(name: str, heads: Heads, has_start: bool) -> Case:
         denominator = products.sum(-1, keepdim=True) + query @ repeated[3][..., None]
         empty = denominator == 0
         context = (numerator / denominator.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
-        real = torch.ones(heads.batch, 1, heads.keys, 1, dtype=torch.float64)
+        unpadded = torch.ones(heads.batch, 1, heads.keys, 1, dtype=torch.float64)
         for row, (first, end) in enumerate(heads.ranges or []):
-            real[row, :, :first] = 0
-            real[row, :, end:] = 0
-        key = key * real
+            unpadded[row, :, :first] = 0
+            unpadded[row, :, end:] = 0
+        key = key * unpadded
         return context, sums + key.transpose(2, 3) @ value, totals + key.sum(2)
 
     numbers = {part: it.flatten().tolist() for part, it in start.items()} if has_start else None
     settings = {"causal": heads.causal, "keys": heads.ranges, "start": numbers}
     # No gradient flows through a state.
-    return Case(name, "linear_attention", inputs, function, settings, unread=(1, 2))
+    return Case(name, "linear_attention", inputs, function, settings, unused=(1, 2))
 
 
 FEATURE_MAPS = {

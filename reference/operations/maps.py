@@ -71,8 +71,8 @@ def linears() -> Iterator[Case]:
     yield three_linears("three_linears.biases", (2, 3, 11), (8, 8, 8), [0, 1, 2])
     yield three_linears("three_linears.grouped", (2, 5, 8), (12, 4, 4), [0, 2])
     yield three_linears("three_linears.one_row", (1, 13), (33, 17, 1), [1])
-    yield three_linears("three_linears.second_unread", (5, 7), (5, 7, 3), [0, 1, 2], unread=(1,))
-    yield three_linears("three_linears.only_third_read", (3, 7), (5, 7, 3), [2], unread=(0, 1))
+    yield three_linears("three_linears.second_unread", (5, 7), (5, 7, 3), [0, 1, 2], unused=(1,))
+    yield three_linears("three_linears.only_third_read", (3, 7), (5, 7, 3), [2], unused=(0, 1))
 
 
 def linear(name: str, operation: str, x: tuple, output: int, bias: bool, settings: dict, function: Callable) -> Case:
@@ -99,7 +99,7 @@ def feed_forward(name: str, kind: str, x: tuple, hidden: int, output: int, gated
     return Case(name, "feed_forward", draw(name, shapes), function, {"activation": kind})
 
 
-def three_linears(name: str, x: tuple, outputs: tuple, biases: list[int], unread: tuple[int, ...] = ()) -> Case:
+def three_linears(name: str, x: tuple, outputs: tuple, biases: list[int], unused: tuple[int, ...] = ()) -> Case:
     shapes = {"x": x}
     shapes |= {f"weight{i}": (output, x[-1]) for i, output in enumerate(outputs)}
     shapes |= {f"bias{i}": (outputs[i],) for i in biases}
@@ -107,7 +107,7 @@ def three_linears(name: str, x: tuple, outputs: tuple, biases: list[int], unread
     def function(x, **maps):
         return tuple(F.linear(x, maps[f"weight{i}"], maps.get(f"bias{i}")) for i in range(3))
 
-    return Case(name, "three_linears", draw(name, shapes), function, unread=unread)
+    return Case(name, "three_linears", draw(name, shapes), function, unused=unused)
 
 
 def sums_and_norms() -> Iterator[Case]:
@@ -127,11 +127,11 @@ def sums_and_norms() -> Iterator[Case]:
         ]:
             yield norm(f"norm.{title}.{name}", "norm", kind, shape, bias)
         yield norm(f"norm_beside.{title}.primes", "norm_beside", kind, (2, 3, 17), bias)
-        yield norm(f"norm_beside.{title}.input_unread", "norm_beside", kind, (5, 7), bias, unread=(0,))
-        yield norm(f"norm_beside.{title}.norm_unread", "norm_beside", kind, (5, 7), bias, unread=(1,))
+        yield norm(f"norm_beside.{title}.input_unread", "norm_beside", kind, (5, 7), bias, unused=(0,))
+        yield norm(f"norm_beside.{title}.norm_unread", "norm_beside", kind, (5, 7), bias, unused=(1,))
         yield norm(f"norm_beside_sum.{title}.primes", "norm_beside_sum", kind, (2, 3, 17), bias)
-        yield norm(f"norm_beside_sum.{title}.sum_unread", "norm_beside_sum", kind, (5, 7), bias, unread=(0,))
-        yield norm(f"norm_beside_sum.{title}.norm_unread", "norm_beside_sum", kind, (5, 7), bias, unread=(1,))
+        yield norm(f"norm_beside_sum.{title}.sum_unread", "norm_beside_sum", kind, (5, 7), bias, unused=(0,))
+        yield norm(f"norm_beside_sum.{title}.norm_unread", "norm_beside_sum", kind, (5, 7), bias, unused=(1,))
         yield norm(f"norm_of_sum.{title}.primes", "norm_of_sum", kind, (2, 3, 17), bias)
         yield norm(f"norm_of_sum.{title}.past_vectors", "norm_of_sum", kind, (3, 33), bias)
     for kind in ["layer", "rms"]:
@@ -145,7 +145,7 @@ def sums_and_norms() -> Iterator[Case]:
 
 
 def norm(
-    name: str, operation: str, kind: str, shape: tuple, bias: bool, epsilon: float = 1e-5, unread: tuple[int, ...] = ()
+    name: str, operation: str, kind: str, shape: tuple, bias: bool, epsilon: float = 1e-5, unused: tuple[int, ...] = ()
 ) -> Case:
     shapes = {"x": shape, "weight": shape[-1:]}
     if bias:
@@ -164,7 +164,7 @@ def norm(
         return (x, y) if operation in ("norm_beside", "norm_beside_sum") else y
 
     settings = {"kind": kind, "epsilon": epsilon}
-    return Case(name, operation, draw(name, shapes), function, settings, unread)
+    return Case(name, operation, draw(name, shapes), function, settings, unused)
 
 
 def activations() -> Iterator[Case]:

@@ -8,15 +8,15 @@ import transformers
 from transformers import PretrainedConfig
 
 from .draws import ConfigKwargs, Draws, Kind, Tensors
-from .texts import read, seeing, text, text_with_pads
+from .texts import read, text, text_with_pads, with_encoder_states
 
 
 def gpt2(draws: Draws) -> PretrainedConfig:
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     vocabulary = draws.vocabulary()
     return transformers.GPT2Config(
-        vocab_size=vocabulary, n_positions=draws.longest(), n_embd=heads * each, n_layer=draws.depth(), n_head=heads,
-        n_inner=draws.choice([None, draws.randint(3, 90)]), activation_function=draws.activation(),
+        vocab_size=vocabulary, n_positions=draws.max_positions(), n_embd=heads * head_width, n_layer=draws.depth(),
+        n_head=heads, n_inner=draws.choice([None, draws.randint(3, 90)]), activation_function=draws.activation(),
         layer_norm_epsilon=draws.epsilon(), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
         scale_attn_weights=not draws.oddly(), scale_attn_by_inverse_layer_idx=draws.oddly(),
         pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1, summary_use_proj=draws.flip(),
@@ -33,7 +33,7 @@ def gpt2_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     return read(draws, config, padded, config.n_positions)
 
 
-def rope(draws: Draws, longest: int) -> ConfigKwargs:
+def rope(draws: Draws, max_positions: int) -> ConfigKwargs:
     """Every scaling, each with and without the settings that have defaults."""
     kinds = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
     kind = "longrope" if draws.oddly(0.1) else draws.choice(kinds)
@@ -41,9 +41,10 @@ def rope(draws: Draws, longest: int) -> ConfigKwargs:
     if kind != "default":
         kwargs["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
     if kind == "longrope":
-        kwargs |= {"original_max_position_embeddings": longest, "short_factor": [1.0], "long_factor": [2.0]}
+        kwargs |= {"original_max_position_embeddings": max_positions, "short_factor": [1.0], "long_factor": [2.0]}
     if kind in ("yarn", "llama3"):
-        kwargs["original_max_position_embeddings"] = draws.choice([max(2, longest // 2), max(2, longest // 4), longest])
+        lengths = [max(2, max_positions // 2), max(2, max_positions // 4), max_positions]
+        kwargs["original_max_position_embeddings"] = draws.choice(lengths)
     if kind == "llama3":
         low = draws.choice([1.0, 2.0])
         kwargs |= {"low_freq_factor": low, "high_freq_factor": low * draws.choice([2.0, 4.0])}
@@ -59,9 +60,9 @@ def rope(draws: Draws, longest: int) -> ConfigKwargs:
 
 def llama_kwargs(draws: Draws) -> ConfigKwargs:
     """The settings of the Llama family."""
-    heads, each = draws.heads(even=True)
-    longest = draws.longest()
-    width = heads * each
+    heads, head_width = draws.heads(even=True)
+    max_positions = draws.max_positions()
+    width = heads * head_width
     kwargs: ConfigKwargs = {"head_dim": None}
     if draws.flip():
         kwargs["head_dim"] = draws.choice([4, 6, 10, 16])
@@ -69,9 +70,9 @@ def llama_kwargs(draws: Draws) -> ConfigKwargs:
     return kwargs | {
         "vocab_size": draws.vocabulary(), "hidden_size": width, "num_hidden_layers": draws.depth(),
         "num_attention_heads": heads, "num_key_value_heads": draws.divisor(heads),
-        "intermediate_size": draws.randint(3, 90), "max_position_embeddings": longest, "rms_norm_eps": draws.epsilon(),
-        "rope_parameters": rope(draws, longest), "tie_word_embeddings": draws.flip(), "hidden_act": draws.activation(),
-        "bos_token_id": 1, "eos_token_id": 2,
+        "intermediate_size": draws.randint(3, 90), "max_position_embeddings": max_positions,
+        "rms_norm_eps": draws.epsilon(), "rope_parameters": rope(draws, max_positions),
+        "tie_word_embeddings": draws.flip(), "hidden_act": draws.activation(), "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def mixtral(draws: Draws) -> PretrainedConfig:
 
 
 KINDS = [
-    Kind("GPT2LMHeadModel", gpt2_with_cross_attention, seeing(gpt2_text)),
+    Kind("GPT2LMHeadModel", gpt2_with_cross_attention, with_encoder_states(gpt2_text)),
     Kind("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
     Kind("LlamaForCausalLM", llama, text),
     Kind("MistralForCausalLM", mistral, text),

@@ -49,7 +49,7 @@ class Draws(random.Random):
     def vocabulary(self) -> int:
         return self.choice([self.randint(11, 40), self.randint(41, 300), 128])
 
-    def longest(self) -> int:
+    def max_positions(self) -> int:
         return self.randint(4, 64)
 
     def divisor(self, number: int) -> int:
@@ -72,10 +72,10 @@ class Kind:
     #: Whether the last token is pooled: rows in which it is padding are not compared.
     pools_last: bool = False
     #: Whether rounding cannot change a discrete choice for these inputs; otherwise others are sampled.
-    settled: Callable[[torch.nn.Module, Tensors], bool] | None = None
+    has_margin: Callable[[torch.nn.Module, Tensors], bool] | None = None
 
 
-def answering(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], PretrainedConfig]:
+def with_two_labels(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], PretrainedConfig]:
     """Configs with two labels, for the start and the end of an answer."""
 
     def two(draws: Draws) -> PretrainedConfig:
@@ -87,7 +87,7 @@ def answering(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Draws], 
 
 
 def family(prefix: str, heads: list[str], config: Callable, inputs: Callable) -> list[Kind]:
-    answers = answering(config)
+    answers = with_two_labels(config)
     return [Kind(prefix + head, answers if head == ANSWERS else config, inputs) for head in heads]
 
 

@@ -6,17 +6,17 @@ import transformers
 from transformers import PretrainedConfig
 
 from .draws import TASKS, ConfigKwargs, Draws, Kind, family
-from .texts import counted_text, plain_text, seeing, text
+from .texts import counted_text, plain_text, text, with_encoder_states
 
 
 def bert_kwargs(draws: Draws) -> ConfigKwargs:
     """The settings of the BERT family."""
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     vocabulary = draws.vocabulary()
     return {
-        "vocab_size": vocabulary, "hidden_size": heads * each, "num_hidden_layers": draws.depth(),
+        "vocab_size": vocabulary, "hidden_size": heads * head_width, "num_hidden_layers": draws.depth(),
         "num_attention_heads": heads, "intermediate_size": draws.randint(3, 90), "hidden_act": draws.activation(),
-        "max_position_embeddings": draws.longest(), "layer_norm_eps": draws.epsilon(),
+        "max_position_embeddings": draws.max_positions(), "layer_norm_eps": draws.epsilon(),
         "tie_word_embeddings": draws.flip(0.7), "pad_token_id": draws.randint(0, 3), "bos_token_id": 1, "eos_token_id": 2,
     }  # fmt: skip
 
@@ -46,10 +46,10 @@ def roberta_decoder(draws: Draws) -> PretrainedConfig:
 
 
 def distilbert(draws: Draws) -> PretrainedConfig:
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     return transformers.DistilBertConfig(
-        vocab_size=draws.vocabulary(), dim=heads * each, n_layers=draws.depth(), n_heads=heads,
-        hidden_dim=draws.randint(3, 90), max_position_embeddings=draws.longest(), activation=draws.activation(),
+        vocab_size=draws.vocabulary(), dim=heads * head_width, n_layers=draws.depth(), n_heads=heads,
+        hidden_dim=draws.randint(3, 90), max_position_embeddings=draws.max_positions(), activation=draws.activation(),
         sinusoidal_pos_embds=draws.flip(0.3), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
         pad_token_id=draws.randint(0, 3),
     )  # fmt: skip
@@ -77,11 +77,11 @@ def bert_generation_decoder(draws: Draws) -> PretrainedConfig:
 
 KINDS = [
     *family("Bert", ["Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", *TASKS], bert, text),
-    Kind("BertLMHeadModel", bert_decoder, seeing(text)),
+    Kind("BertLMHeadModel", bert_decoder, with_encoder_states(text)),
     *family("Roberta", ["Model", "ForMaskedLM", *TASKS], roberta, counted_text),
-    Kind("RobertaForCausalLM", roberta_decoder, seeing(counted_text)),
+    Kind("RobertaForCausalLM", roberta_decoder, with_encoder_states(counted_text)),
     *family("DistilBert", ["Model", "ForMaskedLM", *TASKS], distilbert, plain_text),
     *family("Albert", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], albert, text),
     Kind("BertGenerationEncoder", bert_generation, text),
-    Kind("BertGenerationDecoder", bert_generation_decoder, seeing(text)),
+    Kind("BertGenerationDecoder", bert_generation_decoder, with_encoder_states(text)),
 ]

@@ -10,13 +10,13 @@ from .texts import noise
 
 
 def vit_kwargs(draws: Draws) -> ConfigKwargs:
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     patch = draws.choice([1, 2, 3, 4, 5, 8])
     rows, columns = draws.randint(1, 5), draws.randint(1, 5)
     spare = draws.randrange(patch) if draws.oddly() else 0
     size = [rows * patch, columns * patch] if draws.flip(0.3) else rows * patch + spare
     return {
-        "hidden_size": heads * each, "num_hidden_layers": draws.depth(), "num_attention_heads": heads,
+        "hidden_size": heads * head_width, "num_hidden_layers": draws.depth(), "num_attention_heads": heads,
         "intermediate_size": draws.randint(3, 90), "hidden_act": draws.activation(), "layer_norm_eps": draws.epsilon(),
         "image_size": size, "patch_size": patch, "num_channels": draws.choice([1, 2, 3, 4]), "qkv_bias": draws.flip(0.7),
         "num_labels": draws.labels(), "pooler_output_size": draws.choice([None, draws.randint(2, 30)]),

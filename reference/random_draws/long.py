@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import TASKS, Draws, Kind, Tensors, answering, family
+from .draws import TASKS, Draws, Kind, Tensors, family, with_two_labels
 from .encoders import bert_kwargs
 from .texts import counted_text, ids, length_of, mask, positions, read
 
@@ -50,11 +50,11 @@ def question_with_globals(draws: Draws, config: PretrainedConfig, padded: bool) 
     separator, texts = config.sep_token_id, found["input_ids"]
     texts[texts == separator] = 3 if config.pad_token_id != 3 else 2
     for row, text in enumerate(texts):
-        real = (found["attention_mask"][row] if padded else torch.ones_like(text)).nonzero().flatten().tolist()
-        if len(real) < 3:
+        unpadded = (found["attention_mask"][row] if padded else torch.ones_like(text)).nonzero().flatten().tolist()
+        if len(unpadded) < 3:
             found.setdefault("global_attention_mask", torch.zeros_like(texts))
         else:
-            text[draws.sample(real, 3)] = separator
+            text[draws.sample(unpadded, 3)] = separator
     return found
 
 
@@ -71,7 +71,7 @@ def big_bird(draws: Draws) -> PretrainedConfig:
 
 
 def long_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    return read(draws, config, padded, config.max_position_embeddings, most=64)
+    return read(draws, config, padded, config.max_position_embeddings, limit=64)
 
 
 def reformer(draws: Draws) -> PretrainedConfig:
@@ -111,14 +111,14 @@ def masked_reformer(draws: Draws) -> PretrainedConfig:
 
 def chunked_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """Explicit position ids only for texts of whole chunks, as transformers fails to pad them."""
-    longest = config.max_position_embeddings
-    shape = draws.randint(2, 4), length_of(draws, longest, most=48)
+    max_length = config.max_position_embeddings
+    shape = draws.randint(2, 4), length_of(draws, max_length, limit=48)
     found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}
     if padded:
         found["attention_mask"] = mask(draws, *shape)
     multiple = math.lcm(config.local_attn_chunk_length, config.lsh_attn_chunk_length)
     if draws.flip(0.25) and shape[1] % multiple == 0:
-        found["position_ids"] = positions(draws, shape, longest, padded)
+        found["position_ids"] = positions(draws, shape, max_length, padded)
     return found
 
 
@@ -132,9 +132,9 @@ def far_from_other_buckets(model: torch.nn.Module, inputs: Tensors) -> bool:
 
 KINDS = [
     *family("Longformer", ["Model", "ForMaskedLM", *TASKS[:2]], longformer, text_with_globals),
-    Kind("LongformerForQuestionAnswering", answering(longformer), question_with_globals),
+    Kind("LongformerForQuestionAnswering", with_two_labels(longformer), question_with_globals),
     *family("BigBird", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], big_bird, long_text),
-    Kind("ReformerModel", reformer, chunked_text, settled=far_from_other_buckets),
-    Kind("ReformerModelWithLMHead", causal_reformer, chunked_text, settled=far_from_other_buckets),
-    Kind("ReformerForMaskedLM", masked_reformer, chunked_text, settled=far_from_other_buckets),
+    Kind("ReformerModel", reformer, chunked_text, has_margin=far_from_other_buckets),
+    Kind("ReformerModelWithLMHead", causal_reformer, chunked_text, has_margin=far_from_other_buckets),
+    Kind("ReformerForMaskedLM", masked_reformer, chunked_text, has_margin=far_from_other_buckets),
 ]

@@ -10,7 +10,7 @@ from transformers import PretrainedConfig
 from .decoders import gpt2
 from .draws import ConfigKwargs, Draws, Kind, Tensors, family
 from .encoders import bert, bert_generation, roberta
-from .texts import LONGEST, pair_of
+from .texts import MAX_LENGTH, pair_of
 
 
 def two_models(
@@ -35,13 +35,13 @@ def any_encoder(draws: Draws) -> PretrainedConfig:
 
 
 def bart_kwargs(draws: Draws) -> ConfigKwargs:
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     other, vocabulary = draws.divisor(heads), draws.vocabulary()
     return {
-        "vocab_size": vocabulary, "d_model": heads * each, "encoder_layers": draws.depth(),
+        "vocab_size": vocabulary, "d_model": heads * head_width, "encoder_layers": draws.depth(),
         "decoder_layers": draws.depth(), "encoder_attention_heads": heads, "decoder_attention_heads": other,
         "encoder_ffn_dim": draws.randint(3, 90), "decoder_ffn_dim": draws.randint(3, 90),
-        "max_position_embeddings": draws.longest(), "activation_function": draws.activation(),
+        "max_position_embeddings": draws.max_positions(), "activation_function": draws.activation(),
         "scale_embedding": draws.flip(), "tie_word_embeddings": draws.flip(0.7), "pad_token_id": draws.randint(0, 3),
         "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None,
     }  # fmt: skip
@@ -62,11 +62,11 @@ def marian(draws: Draws) -> PretrainedConfig:
 
 
 def t5(draws: Draws, tied: bool = True) -> PretrainedConfig:
-    heads, each = draws.heads()
+    heads, head_width = draws.heads()
     gated = draws.flip(0.3 if tied else 0.8)
     activation = draws.choice(["relu", "silu", "gelu_new", "gelu"])
     return transformers.T5Config(
-        vocab_size=draws.vocabulary(), d_model=draws.randint(5, 64), d_kv=each, num_heads=heads,
+        vocab_size=draws.vocabulary(), d_model=draws.randint(5, 64), d_kv=head_width, num_heads=heads,
         d_ff=draws.randint(3, 90), num_layers=draws.depth(), num_decoder_layers=draws.choice([None, draws.depth()]),
         relative_attention_num_buckets=draws.choice([4, 6, 8, 10, 16, 32]),
         relative_attention_max_distance=draws.choice([17, 20, 33, 64, 128]), layer_norm_epsilon=draws.epsilon(),
@@ -80,7 +80,7 @@ def t5_untied(draws: Draws) -> PretrainedConfig:
 
 
 def pair(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    side = config.vocab_size, getattr(config, "max_position_embeddings", LONGEST)
+    side = config.vocab_size, getattr(config, "max_position_embeddings", MAX_LENGTH)
     return pair_of(draws, side, side, padded, config.pad_token_id)
 
 

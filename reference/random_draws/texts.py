@@ -9,7 +9,7 @@ from transformers import PretrainedConfig
 
 from .draws import Draws, Tensors
 
-LONGEST = 24
+MAX_LENGTH = 24
 
 
 def ids(draws: Draws, vocabulary: int, shape: tuple[int, int], avoided: int | None = None) -> torch.Tensor:
@@ -26,16 +26,16 @@ def mask(draws: Draws, rows: int, length: int) -> torch.Tensor:
     """Row 0 is unpadded; the others are padded on the right, on the left, or on both sides."""
     found = torch.ones(rows, length, dtype=torch.long)
     for row in range(1, rows):
-        real = draws.randint(1, length)
-        start = draws.randint(0, length - real) if draws.flip() else 0
+        unpadded = draws.randint(1, length)
+        start = draws.randint(0, length - unpadded) if draws.flip() else 0
         found[row] = 0
-        found[row, start : start + real] = 1
+        found[row, start : start + unpadded] = 1
     return found
 
 
-def length_of(draws: Draws, longest: int, most: int = LONGEST) -> int:
-    longest = min(longest, most)
-    return draws.choice([longest, draws.randint(1, longest), draws.randint(1, longest)])
+def length_of(draws: Draws, max_length: int, limit: int = MAX_LENGTH) -> int:
+    max_length = min(max_length, limit)
+    return draws.choice([max_length, draws.randint(1, max_length), draws.randint(1, max_length)])
 
 
 def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
@@ -44,10 +44,15 @@ def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
 
 
 def read(
-    draws: Draws, config: PretrainedConfig, padded: bool, longest: int, positioned: bool = True, most: int = LONGEST
+    draws: Draws,
+    config: PretrainedConfig,
+    padded: bool,
+    max_length: int,
+    positioned: bool = True,
+    limit: int = MAX_LENGTH,
 ) -> Tensors:
     """Ids; token types where the model has them, sometimes explicit position ids."""
-    shape = draws.randint(2, 4), length_of(draws, longest, most)
+    shape = draws.randint(2, 4), length_of(draws, max_length, limit)
     found = {"input_ids": ids(draws, config.vocab_size, shape, config.pad_token_id)}
     types = getattr(config, "type_vocab_size", 0)
     if types and draws.flip(0.7):
@@ -55,19 +60,19 @@ def read(
     if padded:
         found["attention_mask"] = mask(draws, *shape)
     if positioned and draws.flip(0.25):
-        found["position_ids"] = positions(draws, shape, longest, padded)
+        found["position_ids"] = positions(draws, shape, max_length, padded)
     return found
 
 
-def positions(draws: Draws, shape: tuple[int, int], longest: int, padded: bool) -> torch.Tensor:
+def positions(draws: Draws, shape: tuple[int, int], max_length: int, padded: bool) -> torch.Tensor:
     """Consecutive from any start, or arbitrary.
 
     Without a mask transformers' decoders treat a gap in the positions as the start of another packed sequence; attentive
     does not.
     """
     if padded:
-        return ids(draws, longest, shape)
-    starts = ids(draws, longest - shape[1] + 1, (shape[0], 1))
+        return ids(draws, max_length, shape)
+    starts = ids(draws, max_length - shape[1] + 1, (shape[0], 1))
     return starts + torch.arange(shape[1])
 
 
@@ -94,7 +99,9 @@ def plain_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     return read(draws, config, padded, config.max_position_embeddings, positioned=False)
 
 
-def seeing(base: Callable[[Draws, PretrainedConfig, bool], Tensors]) -> Callable[[Draws, PretrainedConfig, bool], Tensors]:
+def with_encoder_states(
+    base: Callable[[Draws, PretrainedConfig, bool], Tensors],
+) -> Callable[[Draws, PretrainedConfig, bool], Tensors]:
     """Adds encoder states where the model has cross-attention; sometimes none."""
 
     def inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
@@ -110,7 +117,7 @@ def seeing(base: Callable[[Draws, PretrainedConfig, bool], Tensors]) -> Callable
 
 
 def pair_of(draws: Draws, source: tuple[int, int], target: tuple[int, int], padded: bool, pad: int | None) -> Tensors:
-    """Ids for both sides, from each side's size of vocabulary and longest text."""
+    """Ids for both sides, from each side's vocabulary size and maximum length."""
     rows = draws.randint(2, 4)
     lengths = length_of(draws, source[1]), length_of(draws, target[1])
     found = {

@@ -9,7 +9,7 @@ import transformers
 from transformers import PretrainedConfig
 
 from .draws import Draws, Kind, Tensors
-from .texts import LONGEST, ids, length_of
+from .texts import MAX_LENGTH, ids, length_of
 
 
 def transformer_xl(draws: Draws) -> PretrainedConfig:
@@ -26,7 +26,7 @@ def transformer_xl(draws: Draws) -> PretrainedConfig:
 
 
 def segment(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    return {"input_ids": ids(draws, config.vocab_size, (draws.randint(1, 4), length_of(draws, LONGEST)))}
+    return {"input_ids": ids(draws, config.vocab_size, (draws.randint(1, 4), length_of(draws, MAX_LENGTH)))}
 
 
 KINDS = [Kind("TransfoXLLMHeadModel", transformer_xl, segment), Kind("TransfoXLModel", transformer_xl, segment)]

@@ -106,6 +106,6 @@ fn select_rows(memory: Memory, rows: &[usize]) -> Memory {
         keys: memory.keys.select(0, indices.clone()),
         values: memory.values.select(0, indices),
         non_padding: (memory.non_padding)
-            .map(|real| rows.iter().map(|row| real[*row].clone()).collect()),
+            .map(|ranges| rows.iter().map(|row| ranges[*row].clone()).collect()),
     }
 }

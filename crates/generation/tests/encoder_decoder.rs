@@ -62,8 +62,8 @@ impl Golden {
         let mask = self.ids("beams.attention_mask");
         let rows = ids.chunks(width).zip(mask.chunks(width));
         rows.map(|(ids, mask)| {
-            let real = ids.iter().zip(mask).filter(|(_, mask)| **mask == 1);
-            real.map(|(id, _)| *id).collect()
+            let unpadded = ids.iter().zip(mask).filter(|(_, mask)| **mask == 1);
+            unpadded.map(|(id, _)| *id).collect()
         })
         .collect()
     }
@@ -149,10 +149,10 @@ fn a_decoder_runs_alone_or_with_external_memory() {
     let states = golden.file.floats("encoder_hidden_states").unwrap();
     let states = TensorData::new(states[..length * width].to_vec(), [1, *length, *width]);
     let mask = golden.ids("encoder_attention_mask");
-    let real = mask[..*length].iter().filter(|flag| **flag == 1).count();
+    let unpadded = mask[..*length].iter().filter(|flag| **flag == 1).count();
     let start = mask.iter().position(|flag| *flag == 1).unwrap();
     let memory = Memory {
-        non_padding: Some(std::iter::once(start..start + real).collect()),
+        non_padding: Some(std::iter::once(start..start + unpadded).collect()),
         ..Memory::new(Tensor::from_data(states, &Device::flex()))
     };
     let mut session = Session::with_memory(&golden.model, memory);

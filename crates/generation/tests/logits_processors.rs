@@ -1,4 +1,5 @@
-//! Texts and sampling probabilities with the settings of generation_config.json, against transformers (`reference/rules.py`).
+//! Texts and sampling probabilities with the settings of generation_config.json, against transformers
+//! (`reference/logits_processors.py`).
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ fn fixtures() -> PathBuf {
 }
 
 fn golden() -> Golden {
-    let text = std::fs::read_to_string(fixtures().join("rules.json")).unwrap();
+    let text = std::fs::read_to_string(fixtures().join("logits_processors.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 

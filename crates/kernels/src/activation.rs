@@ -3,8 +3,8 @@
 
 use pulp::Simd;
 
+use crate::map_reduce::{VectorOp, for_variant, map_reduce, parallel_map};
 use crate::simd::{exp_nonpositive, normal_cdf};
-use crate::sweep::{VectorOp, for_variant, parallel_sweep, sweep};
 
 /// An activation function.
 ///
@@ -135,14 +135,14 @@ pub(crate) const KINDS: [Activation; 5] = [
 /// # Panics
 /// When the lengths differ.
 pub fn activate(kind: Activation, x: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_sweep("activate", &Forward::<KIND>, [x], [y]));
+    for_kind!(kind, KIND => parallel_map("activate", &Forward::<KIND>, [x], [y]));
 }
 
 /// `x = f(x)`, inside a kernel.
 #[inline(always)]
 pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32]) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Forward::<KIND>, [], [x]);
+        map_reduce(simd, &Forward::<KIND>, [], [x]);
     });
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn activate_saving<S: Simd>(
     pre_activation: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        sweep(simd, &SavingForward::<KIND>, [], [x, pre_activation]);
+        map_reduce(simd, &SavingForward::<KIND>, [], [x, pre_activation]);
     });
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn activate_saving<S: Simd>(
 #[inline(always)]
 pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x: &mut [f32]) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Gate::<KIND>, [gate], [x]);
+        map_reduce(simd, &Gate::<KIND>, [gate], [x]);
     });
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x:
 #[inline(always)]
 pub(crate) fn backward_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32], d: &mut [f32]) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Backward::<KIND>, [], [x, d]);
+        map_reduce(simd, &Backward::<KIND>, [], [x, d]);
     });
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn gated_backward_in_place<S: Simd>(
     d: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        sweep(simd, &Backward::<KIND>, [], [gate, up, d]);
+        map_reduce(simd, &Backward::<KIND>, [], [gate, up, d]);
     });
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn gated_backward_in_place<S: Simd>(
 /// # Panics
 /// When the lengths differ.
 pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_sweep("activate_backward", &Backward::<KIND>, [x, dy], [dx]));
+    for_kind!(kind, KIND => parallel_map("activate_backward", &Backward::<KIND>, [x, dy], [dx]));
 }
 
 /// `y = f(gate) · up`.
@@ -202,7 +202,7 @@ pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]
 /// # Panics
 /// When the lengths differ.
 pub fn gated(kind: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_sweep("gated", &Forward::<KIND>, [gate, up], [y]));
+    for_kind!(kind, KIND => parallel_map("gated", &Forward::<KIND>, [gate, up], [y]));
 }
 
 /// `dgate = dy · up · f'(gate)` and `dup = dy · f(gate)`.
@@ -218,7 +218,7 @@ pub fn gated_backward(
     dup: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        parallel_sweep("gated_backward", &Backward::<KIND>, [gate, up, dy], [dgate, dup]);
+        parallel_map("gated_backward", &Backward::<KIND>, [gate, up, dy], [dgate, dup]);
     });
 }
 

@@ -2,9 +2,9 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::map_reduce::{VectorOp, parallel_map};
 use crate::partition::{self, Partition};
 use crate::simd;
-use crate::sweep::{VectorOp, parallel_sweep};
 
 /// The hyperparameters of one step, in double precision: `1 - beta2` of an `f32` 0.999 is off by 5e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl AdamW {
             gradient_scale: self.gradient_scale as f32,
         };
         let outputs = [parameters, first_moment, second_moment];
-        parallel_sweep("adamw", &step, [gradient], outputs);
+        parallel_map("adamw", &step, [gradient], outputs);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::map_reduce::{VectorOp, map_reduce, max};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, max, sweep};
 
 /// The target of an ignored row, as in PyTorch.
 pub const IGNORE_INDEX: i64 = -100;
@@ -191,7 +191,7 @@ struct ExpSums;
 impl BlockSums for ExpSums {
     #[inline(always)]
     fn block_sums<S: Simd>(&self, simd: S, max: f32, block: &[f32]) -> (f32, f32) {
-        let [exp_sum] = sweep(simd, &SubtractMax(max), [block], []);
+        let [exp_sum] = map_reduce(simd, &SubtractMax(max), [block], []);
         (exp_sum, 0.0)
     }
 }
@@ -201,7 +201,7 @@ struct ExpAndLogitSums;
 impl BlockSums for ExpAndLogitSums {
     #[inline(always)]
     fn block_sums<S: Simd>(&self, simd: S, max: f32, block: &[f32]) -> (f32, f32) {
-        let [exp_sum, logits] = sweep(simd, &SubtractMax(max), [block], []);
+        let [exp_sum, logits] = map_reduce(simd, &SubtractMax(max), [block], []);
         (exp_sum, logits)
     }
 }
@@ -262,7 +262,7 @@ impl WithSimd for CrossEntropyBackward<'_> {
                 factor: self.scale / self.exp_sums[row],
                 smoothing: self.scale * self.label_smoothing / self.vocabulary as f32,
             };
-            sweep(simd, &op, [&self.logits[range]], [&mut *dlogits]);
+            map_reduce(simd, &op, [&self.logits[range]], [&mut *dlogits]);
             dlogits[target as usize] -= self.scale * (1.0 - self.label_smoothing);
         }
     }

@@ -2,14 +2,14 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::sweep::{VectorOp, parallel_sweep, sweep};
+use crate::map_reduce::{VectorOp, map_reduce, parallel_map};
 
 /// `out = x + y`.
 ///
 /// # Panics
 /// When the slices have different lengths.
 pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
-    parallel_sweep("add", &Add, [x, y], [out]);
+    parallel_map("add", &Add, [x, y], [out]);
 }
 
 /// `x = x + y`.
@@ -17,13 +17,13 @@ pub fn add(x: &[f32], y: &[f32], out: &mut [f32]) {
 /// # Panics
 /// When the slices have different lengths.
 pub fn add_assign(x: &mut [f32], y: &[f32]) {
-    parallel_sweep("add_assign", &AddAssign, [y], [x]);
+    parallel_map("add_assign", &AddAssign, [y], [x]);
 }
 
 /// [`add_assign`] inside a kernel.
 #[inline(always)]
 pub(crate) fn add_assign_with<S: Simd>(simd: S, x: &mut [f32], y: &[f32]) {
-    sweep(simd, &AddAssign, [y], [x]);
+    map_reduce(simd, &AddAssign, [y], [x]);
 }
 
 /// [`add_assign`] on one thread.
@@ -43,10 +43,10 @@ impl WithSimd for AddAssignKernel<'_> {
 
 /// `x = x · factor`.
 pub fn scale_assign(x: &mut [f32], factor: f32) {
-    parallel_sweep("scale_assign", &Scale { factor }, [], [x]);
+    parallel_map("scale_assign", &Scale { factor }, [], [x]);
 }
 
-/// `to = from · factor` for the short rows of attention, where the overhead of a [`sweep`] would exceed the work.
+/// `to = from · factor` for the short rows of attention, where the overhead of [`map_reduce`] would exceed the work.
 #[inline(always)]
 pub(crate) fn scale_into<S: Simd>(simd: S, from: &[f32], factor: f32, to: &mut [f32]) {
     let (vectors, rest) = S::as_simd_f32s(from);

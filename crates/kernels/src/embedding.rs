@@ -2,9 +2,9 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::map_reduce::{VectorOp, map_reduce};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, sweep};
 use crate::threads::GRAIN;
 
 /// Gathers the table's row of each id into `out`.
@@ -146,7 +146,7 @@ impl WithSimd for GatherBackwardTask<'_> {
                 |position: usize| &self.dy[position * self.width..(position + 1) * self.width];
             out.copy_from_slice(row(*first));
             for position in others {
-                sweep(simd, &Add, [row(*position)], [&mut *out]);
+                map_reduce(simd, &Add, [row(*position)], [&mut *out]);
             }
         }
     }

@@ -3,8 +3,8 @@
 use pulp::Simd;
 
 use crate::activation::sigmoids;
+use crate::map_reduce::{VectorOp, for_variant, parallel_map};
 use crate::simd::{exp, exp_nonpositive};
-use crate::sweep::{VectorOp, for_variant, parallel_sweep};
 
 /// A positive elementwise function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ macro_rules! for_map {
 /// # Panics
 /// When the lengths differ.
 pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
-    for_map!(map, MAP => parallel_sweep("positive_features", &FeatureMapForward::<MAP>, [x], [y]));
+    for_map!(map, MAP => parallel_map("positive_features", &FeatureMapForward::<MAP>, [x], [y]));
 }
 
 /// `dx = dy · φ'(x)`.
@@ -105,7 +105,7 @@ pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
 /// # Panics
 /// When the lengths differ.
 pub fn backward(map: FeatureMap, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_map!(map, MAP => parallel_sweep("positive_features", &FeatureMapBackward::<MAP>, [x, dy], [dx]));
+    for_map!(map, MAP => parallel_map("positive_features", &FeatureMapBackward::<MAP>, [x, dy], [dx]));
 }
 
 struct FeatureMapForward<const MAP: usize>;

@@ -18,6 +18,7 @@ pub mod feed_forward;
 pub mod gemm;
 pub mod linear;
 pub mod linear_attention;
+mod map_reduce;
 mod microkernel;
 pub mod norms;
 mod pack;
@@ -27,7 +28,6 @@ pub mod random_features;
 pub mod rotary;
 pub mod simd;
 pub mod softmax;
-mod sweep;
 pub mod threads;
 
 pub use microkernel::Init;

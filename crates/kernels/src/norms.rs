@@ -11,9 +11,9 @@ mod tests;
 
 use pulp::{Simd, WithSimd};
 
+use crate::map_reduce::{VectorOp, map_reduce};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, sweep};
 
 pub use backward::NormBackward;
 
@@ -102,7 +102,7 @@ impl WithSimd for NormForward<'_> {
             let mut known_sum = None;
             if let Some(sum) = &mut self.sum {
                 let sum = &mut sum[elements.clone()];
-                let [row_sum] = sweep(simd, &Sum, [x], [&mut *sum]);
+                let [row_sum] = map_reduce(simd, &Sum, [x], [&mut *sum]);
                 (x, known_sum) = (sum, Some(row_sum));
             }
             let mut mean = 0.0;
@@ -110,21 +110,21 @@ impl WithSimd for NormForward<'_> {
                 let row_sum = match known_sum {
                     Some(row_sum) => row_sum,
                     None => {
-                        let [row_sum] = sweep(simd, &Sum, [x], []);
+                        let [row_sum] = map_reduce(simd, &Sum, [x], []);
                         row_sum
                     }
                 };
                 mean = row_sum / width as f32;
                 means[row] = mean;
             }
-            let [squares] = sweep(simd, &SquaredDeviations { mean }, [x], []);
+            let [squares] = map_reduce(simd, &SquaredDeviations { mean }, [x], []);
             let rstd = 1.0 / (squares / width as f32 + self.epsilon).sqrt();
             self.rstd[row] = rstd;
             let y = &mut self.y[elements];
             let normalize = Normalize { mean, rstd };
             match self.bias {
-                Some(bias) => sweep(simd, &normalize, [x, self.weight, bias], [y]),
-                None => sweep(simd, &normalize, [x, self.weight], [y]),
+                Some(bias) => map_reduce(simd, &normalize, [x, self.weight, bias], [y]),
+                None => map_reduce(simd, &normalize, [x, self.weight], [y]),
             };
         }
     }

@@ -8,10 +8,10 @@ use pulp::{Simd, WithSimd};
 
 use crate::gemm::{self, Gemm, Matrix};
 use crate::linear::dot;
+use crate::map_reduce::{VectorOp, map_reduce, max};
 use crate::microkernel::Init;
 use crate::partition::{self, Partition, check_length};
 use crate::simd::{self, exp_nonpositive};
-use crate::sweep::{VectorOp, max, sweep};
 use crate::threads;
 
 /// What is subtracted from the exponents, so that they cannot overflow.
@@ -20,7 +20,7 @@ pub enum Stabilizer {
     /// The largest exponent of the row, or with an epsilon its largest score.
     RowMaximum,
     /// The largest over all rows of the head.
-    HeadMaximum,
+    KeysMaximum,
     /// Nothing; exponents are clamped to [`MAX_EXPONENT`].
     Constant,
 }
@@ -104,7 +104,7 @@ pub fn forward(
     let a = Matrix::new(x, rows, shape.head_width);
     let b = Matrix::new(projection, shape.features, shape.head_width).transposed();
     let instructions = simd::instructions();
-    let per_head = stabilizer == Stabilizer::HeadMaximum;
+    let per_head = stabilizer == Stabilizer::KeysMaximum;
     let epilogue = |row: usize, _: usize, scores: &mut [f32]| {
         // Whole rows of scores become features while they are in cache.
         if !per_head && scores.len() == shape.features {
@@ -126,7 +126,7 @@ pub fn forward(
         return;
     }
     let head_maxima: Vec<f32> = match stabilizer {
-        Stabilizer::HeadMaximum => {
+        Stabilizer::KeysMaximum => {
             let heads = x.chunks(shape.length * shape.head_width);
             let heads = heads.zip(y.chunks(shape.length * shape.features)).collect();
             partition::map(heads, |(x, scores)| {
@@ -185,7 +185,7 @@ impl WithSimd for HeadMax<'_> {
 struct FeatureRows<'a> {
     shape: FeatureShape,
     stabilizer: Stabilizer,
-    /// The maximum of each head, for [`Stabilizer::HeadMaximum`].
+    /// The maximum of each head, for [`Stabilizer::KeysMaximum`].
     head_maxima: &'a [f32],
     /// Index of the first row.
     first: usize,
@@ -209,7 +209,7 @@ impl WithSimd for FeatureRows<'_> {
             let x = &self.x[row * head_width..(row + 1) * head_width];
             let max_exponent = match self.stabilizer {
                 Stabilizer::RowMaximum => self.shape.max_exponent(simd, x, y),
-                Stabilizer::HeadMaximum => self.head_maxima[(self.first + row) / length],
+                Stabilizer::KeysMaximum => self.head_maxima[(self.first + row) / length],
                 Stabilizer::Constant => 0.0,
             };
             let op = Exponentiate {
@@ -218,7 +218,7 @@ impl WithSimd for FeatureRows<'_> {
                 normalizer: self.shape.normalizer(),
                 epsilon: self.shape.epsilon,
             };
-            sweep(simd, &op, [], [y]);
+            map_reduce(simd, &op, [], [y]);
         }
     }
 }
@@ -339,7 +339,7 @@ impl WithSimd for ScoreGradients<'_> {
         for (row, sum) in self.sums.iter_mut().enumerate() {
             let range = row * features..(row + 1) * features;
             let (y, dy) = (&self.y[range.clone()], &mut self.dy[range]);
-            [*sum] = sweep(simd, &op, [y], [dy]);
+            [*sum] = map_reduce(simd, &op, [y], [dy]);
         }
     }
 }
@@ -410,7 +410,7 @@ pub mod naive {
         for index in 0..shape.heads * length {
             let shift = match stabilizer {
                 Stabilizer::RowMaximum => max_exponent(index..index + 1),
-                Stabilizer::HeadMaximum => {
+                Stabilizer::KeysMaximum => {
                     max_exponent(index / length * length..(index / length + 1) * length)
                 }
                 Stabilizer::Constant => 0.0,

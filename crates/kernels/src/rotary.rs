@@ -4,9 +4,9 @@
 
 use pulp::{Simd, WithSimd};
 
+use crate::map_reduce::{VectorOp, map_reduce};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, sweep};
 
 /// The order of axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl WithSimd for RotaryTask<'_> {
             let (y1, y2) = y.split_at_mut(half);
             let cosine = &self.cosine[angles..angles + half];
             let sine = &self.sine[angles..angles + half];
-            sweep(simd, &rotate, [x1, x2, cosine, sine], [y1, y2]);
+            map_reduce(simd, &rotate, [x1, x2, cosine, sine], [y1, y2]);
         }
     }
 }

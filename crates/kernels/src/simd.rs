@@ -91,7 +91,7 @@ pub(crate) fn available() -> &'static [Instructions] {
     &[Instructions::Native, Instructions::Scalar]
 }
 
-/// Runs a kernel with the given instruction set.
+/// Runs a kernel, its `with_simd`, with the given instruction set.
 ///
 /// A multithreaded kernel reads [`instructions`] once and passes it to its tasks, which run on other threads.
 ///

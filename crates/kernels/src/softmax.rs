@@ -3,9 +3,9 @@
 use pulp::{Simd, WithSimd};
 
 use crate::elementwise::Scale;
+use crate::map_reduce::{VectorOp, map_reduce, max};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, max, sweep};
 
 /// `y = softmax(x)` in each row of `width`. A row of minus infinity gives zeros.
 ///
@@ -54,9 +54,9 @@ fn rows(operation: &str, len: usize, width: usize) -> usize {
 #[inline(always)]
 pub(crate) fn softmax_row<S: Simd>(simd: S, row: &mut [f32]) {
     let max = finite_max(simd, row);
-    let [sum] = sweep(simd, &ExpMinusMax { max }, [], [&mut *row]);
+    let [sum] = map_reduce(simd, &ExpMinusMax { max }, [], [&mut *row]);
     let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-    sweep(simd, &Scale { factor }, [], [row]);
+    map_reduce(simd, &Scale { factor }, [], [row]);
 }
 
 /// The maximum of a row, or zero if all of it is minus infinity.
@@ -83,9 +83,9 @@ impl WithSimd for SoftmaxForward<'_> {
         let rows = self.x.chunks_exact(self.width);
         for (x, y) in rows.zip(self.y.chunks_exact_mut(self.width)) {
             let max = finite_max(simd, x);
-            let [sum] = sweep(simd, &ExpMinusMax { max }, [x], [&mut *y]);
+            let [sum] = map_reduce(simd, &ExpMinusMax { max }, [x], [&mut *y]);
             let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
-            sweep(simd, &Scale { factor }, [], [y]);
+            map_reduce(simd, &Scale { factor }, [], [y]);
         }
     }
 }
@@ -136,8 +136,8 @@ impl WithSimd for SoftmaxBackward<'_> {
             .zip(self.dy.chunks_exact(self.width))
             .zip(self.dx.chunks_exact_mut(self.width));
         for ((y, dy), dx) in rows {
-            let [sum] = sweep(simd, &DotProduct, [y, dy], []);
-            sweep(simd, &SoftmaxGradient { sum }, [y, dy], [dx]);
+            let [sum] = map_reduce(simd, &DotProduct, [y, dy], []);
+            map_reduce(simd, &SoftmaxGradient { sum }, [y, dy], [dx]);
         }
     }
 }

@@ -6,7 +6,7 @@ use attentive_tensor::{Randomness, RotaryAngles};
 use burn::tensor::Tensor;
 
 use crate::attention::Memory;
-use crate::positions::DistanceBias;
+use crate::positions::RelativePositionBias;
 use crate::{Cache, Observer, Site};
 
 /// The shared state of one forward pass.
@@ -23,7 +23,7 @@ pub struct ForwardContext<'a> {
     /// The angles of rotary position embeddings, where the model has them.
     pub rotary: Option<RotaryAngles>,
     /// The relative position bias, where the model has one; each layer slices it for its own queries and keys.
-    pub distance_bias: Option<DistanceBias>,
+    pub relative_position_bias: Option<RelativePositionBias>,
     /// Which tokens of this pass are not padding, row after row; all where absent.
     pub token_mask: Option<Vec<bool>>,
     /// Losses of layers that training adds to its own, each already weighted.

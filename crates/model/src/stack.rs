@@ -11,7 +11,7 @@ use crate::block::{Block, Residual};
 use crate::embeddings::embed;
 use crate::embeddings::{AdaptiveEmbedding, Embedding, Patches};
 use crate::positions::interpolated;
-use crate::positions::{Axial, DistanceBias, PositionsConfig, sinusoid};
+use crate::positions::{Axial, PositionsConfig, RelativePositionBias, sinusoid};
 use crate::{Cache, ForwardContext, Initializer, Linear, Norm, Observer, Site, StackConfig};
 
 /// Embeddings, blocks and the norm after them.
@@ -226,7 +226,7 @@ impl Stack {
                 .config
                 .positions
                 .rotary_angles(&positions, self.config.head_width()),
-            distance_bias: self.distance_bias(&embeddings.device()),
+            relative_position_bias: self.relative_position_bias(&embeddings.device()),
             token_mask,
             cache,
             observer,
@@ -376,13 +376,13 @@ impl Stack {
     }
 
     /// The relative position bias of attention scores, where the model has one.
-    fn distance_bias(&self, device: &Device) -> Option<DistanceBias> {
+    fn relative_position_bias(&self, device: &Device) -> Option<RelativePositionBias> {
         match (&self.config.positions, &self.positions) {
             (PositionsConfig::Alibi {}, _) => {
-                Some(DistanceBias::alibi(self.config.heads(), device))
+                Some(RelativePositionBias::alibi(self.config.heads(), device))
             }
             (PositionsConfig::T5Buckets(config), Some(table)) => {
-                Some(DistanceBias::t5_buckets(config, table.weight.val()))
+                Some(RelativePositionBias::t5_buckets(config, table.weight.val()))
             }
             _ => None,
         }

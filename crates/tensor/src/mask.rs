@@ -39,7 +39,7 @@ impl Mask {
         self
     }
 
-    /// Only the keys in this range, one range per batch row, are real; the others are padding.
+    /// Only the keys in this range, one range per batch row, are seen; the others are padding.
     pub fn with_keys(mut self, keys: Vec<Range<usize>>) -> Self {
         self.keys = Some(keys);
         self
@@ -62,7 +62,7 @@ impl Mask {
         self.window
     }
 
-    /// The range of real keys of each batch row, if there is padding.
+    /// The range of keys of each batch row that are not padding, if there is padding.
     pub fn keys(&self) -> Option<&[Range<usize>]> {
         self.keys.as_deref()
     }
@@ -85,21 +85,21 @@ impl Mask {
                 .is_none_or(|keys| keys[row].contains(&key))
     }
 
-    /// Scores `[batch, heads, queries, keys]` with minus infinity at the forbidden pairs.
+    /// Scores `[batch, heads, queries, keys]` with minus infinity at the masked pairs.
     pub(crate) fn apply(&self, scores: Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, keys] = scores.dims();
-        match self.forbidden(batch, queries, keys, &scores.device()) {
-            Some(forbidden) => {
+        match self.materialize(batch, queries, keys, &scores.device()) {
+            Some(masked) => {
                 // A `Shape`, because burn refuses arrays with a size of zero.
-                let forbidden = forbidden.expand(Shape::from([batch, heads, queries, keys]));
-                scores.mask_fill(forbidden, f32::NEG_INFINITY)
+                let masked = masked.expand(Shape::from([batch, heads, queries, keys]));
+                scores.mask_fill(masked, f32::NEG_INFINITY)
             }
             None => scores,
         }
     }
 
-    /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of forbidden pairs; none if all pairs are allowed.
-    pub fn forbidden(
+    /// The matrix `[batch or 1, heads of the pattern or 1, queries, keys]` of masked pairs; none if no pair is masked.
+    pub fn materialize(
         &self,
         batch: usize,
         queries: usize,
@@ -122,7 +122,7 @@ impl Mask {
         let rows = if self.keys.is_some() { batch } else { 1 };
         let heads = self.blocks.as_ref().map_or(1, |blocks| blocks.heads());
         let first = keys as isize - queries as isize;
-        let mut forbidden = Vec::with_capacity(rows * heads * queries * keys);
+        let mut masked = Vec::with_capacity(rows * heads * queries * keys);
         for row in 0..rows {
             for (head, query) in (0..heads).flat_map(|head| (0..queries).map(move |it| (head, it)))
             {
@@ -131,11 +131,11 @@ impl Mask {
                     let blocks = self.blocks.as_ref();
                     blocks.is_none_or(|blocks| blocks.is_visible(head, query, key))
                 };
-                let forbids = |key| !(self.allows(row, position, key) && listed(key));
-                forbidden.extend((0..keys).map(forbids));
+                let is_masked = |key| !(self.allows(row, position, key) && listed(key));
+                masked.extend((0..keys).map(is_masked));
             }
         }
-        let data = TensorData::new(forbidden, [rows, heads, queries, keys]);
+        let data = TensorData::new(masked, [rows, heads, queries, keys]);
         Some(Tensor::from_data(data, device))
     }
 }

@@ -11,11 +11,11 @@ use crate::exact_dims::ExactDims;
 /// How scores are computed: `query · key · scale + bias` where the mask allows, minus infinity elsewhere.
 #[derive(Clone, Debug)]
 pub struct Scores {
-    /// Who may attend to whom.
+    /// Which keys each query may attend to.
     pub mask: Mask,
     /// Multiplies the products.
     pub scale: f64,
-    /// Added to the scaled products. Minus infinity forbids a pair.
+    /// Added to the scaled products. Minus infinity masks a pair.
     pub bias: Option<ScoreBias>,
 }
 

@@ -143,6 +143,7 @@ impl AdamW {
     }
 }
 
+/// Updates each parameter that `map` visits, in the order of the model's fields.
 struct AdamWUpdate<'a> {
     step: AdamWStep,
     gradients: std::vec::IntoIter<Option<Tensor<1>>>,

@@ -16,6 +16,7 @@ pub struct Gradients {
 impl Gradients {
     /// The gradients of `loss` with respect to the parameters of `model`.
     pub fn backward<M: Module>(loss: &Tensor<1>, model: &M) -> Self {
+        // burn walks its graph; a fused operation's node calls `FusedOperation::backward` (`fused/autodiff.rs` of `tensor`).
         let gradients = loss.backward();
         let mut collector = Collector {
             gradients,
@@ -77,6 +78,7 @@ impl Gradients {
     }
 }
 
+/// Takes each parameter's gradient out of burn's graph, in the order of the model's fields.
 struct Collector {
     gradients: burn::tensor::Gradients,
     found: Vec<Option<Tensor<1>>>,

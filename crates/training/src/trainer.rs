@@ -215,7 +215,7 @@ impl Trainer {
     fn accumulate(&self) -> (Gradients, f64) {
         let recipe = &self.recipe;
         let count = recipe.training.gradient_accumulation_steps as u64;
-        let (mut sum, mut loss) = (None, 0.0);
+        let (mut sum, mut mean_loss) = (None, 0.0);
         for micro_batch in 0..count {
             let index = self.state.step * count + micro_batch;
             let windows = training_windows(
@@ -227,11 +227,11 @@ impl Trainer {
             );
             let batch = recipe.objective.prepare(&windows, &self.device);
             let mut randomness = Randomness::new(Purpose::Dropout, recipe.seed, index);
-            let value = recipe
+            let loss = recipe
                 .objective
                 .loss(self.current(), batch, &mut randomness);
-            let gradients = Gradients::backward(&value, self.current());
-            loss += f64::from(value.into_scalar::<f32>()) / count as f64;
+            let gradients = Gradients::backward(&loss, self.current());
+            mean_loss += f64::from(loss.into_scalar::<f32>()) / count as f64;
             sum = Some(match sum {
                 Some(sum) => Gradients::plus(sum, gradients),
                 None => gradients,
@@ -239,8 +239,8 @@ impl Trainer {
         }
         let sum: Gradients = sum.expect("accumulation is at least one");
         match count {
-            1 => (sum, loss),
-            _ => (sum.scaled(1.0 / count as f64), loss),
+            1 => (sum, mean_loss),
+            _ => (sum.scaled(1.0 / count as f64), mean_loss),
         }
     }
 

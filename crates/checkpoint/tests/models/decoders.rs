@@ -70,7 +70,7 @@ fn padding_on_either_side_has_no_effect_on_real_positions() {
     for name in MODELS {
         let (golden, model) = open(name, &device);
         let input = Input {
-            non_padding: Some(golden.real("padded.attention_mask")),
+            non_padding: Some(golden.non_padding("padded.attention_mask")),
             ..Input::new(golden.ids("padded.input_ids", &device))
         };
         let logits = model

@@ -39,7 +39,7 @@ fn of_bert_pretraining() {
     let (golden, model, device) = open("bert");
     let input = Input {
         types: Some(golden.ids("loss.token_type_ids", &device)),
-        non_padding: Some(golden.real("loss.attention_mask")),
+        non_padding: Some(golden.non_padding("loss.attention_mask")),
         ..Input::new(golden.ids("loss.input_ids", &device))
     };
     let output = model.forward(input, ForwardOptions::default());
@@ -56,7 +56,7 @@ fn of_bert_pretraining() {
 fn of_an_encoder_and_a_decoder() {
     let (golden, model, device) = open("t5");
     let source = Input {
-        non_padding: Some(golden.real("loss.attention_mask")),
+        non_padding: Some(golden.non_padding("loss.attention_mask")),
         ..Input::new(golden.ids("loss.input_ids", &device))
     };
     let memory: Memory = model.encode(source, ForwardOptions::default());

@@ -26,7 +26,7 @@ pub fn open(name: &str, device: &Device) -> (Golden, Recurrent) {
 fn sequences(golden: &Golden, prefix: &str, side: &str, device: &Device) -> Sequences {
     let ids = golden.ids(&format!("{prefix}{side}_ids"), device);
     let padded = !prefix.is_empty();
-    let non_padding = padded.then(|| golden.real(&format!("{prefix}{side}_mask")));
+    let non_padding = padded.then(|| golden.non_padding(&format!("{prefix}{side}_mask")));
     Sequences { ids, non_padding }
 }
 
@@ -181,9 +181,9 @@ fn padding_on_either_side_changes_nothing() {
             observed(&model, &source, &target).0
         };
         let (found, other) = (run(1), run(3));
-        let real = |x: &Tensor<3>| values(x.clone().narrow(1, BEFORE, length));
-        assert_eq!(real(&found.logits), real(&other.logits), "{name}");
-        assert_eq!(real(&found.hidden), real(&other.hidden), "{name}");
+        let unpadded = |x: &Tensor<3>| values(x.clone().narrow(1, BEFORE, length));
+        assert_eq!(unpadded(&found.logits), unpadded(&other.logits), "{name}");
+        assert_eq!(unpadded(&found.hidden), unpadded(&other.hidden), "{name}");
         let close = |what: &str, ours: Vec<f32>, theirs: Vec<f32>| {
             assert_close(
                 format!("{name}: {what}"),
@@ -193,8 +193,8 @@ fn padding_on_either_side_changes_nothing() {
                 VALUES,
             );
         };
-        close("logits", real(&found.logits), values(expected.logits));
-        close("hidden", real(&found.hidden), values(expected.hidden));
+        close("logits", unpadded(&found.logits), values(expected.logits));
+        close("hidden", unpadded(&found.hidden), values(expected.hidden));
         for padding in [0..BEFORE, BEFORE + length..BEFORE + length + AFTER] {
             let outputs = values(found.hidden.clone().slice([0..batch, padding]));
             assert!(outputs.iter().all(|it| *it == 0.0), "{name}");

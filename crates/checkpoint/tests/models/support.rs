@@ -74,8 +74,8 @@ impl Golden {
         (0..).take_while(exists).count()
     }
 
-    /// The range of real tokens of each row of a mask.
-    pub fn real(&self, mask: &str) -> Vec<Range<usize>> {
+    /// The range of each row of a mask that is not padding.
+    pub fn non_padding(&self, mask: &str) -> Vec<Range<usize>> {
         let length = self.shape(mask)[1];
         let range = |row: &[i64]| {
             let start = row.iter().position(|it| *it == 1).unwrap_or(0);
@@ -102,33 +102,38 @@ impl Golden {
         assert_eq!(ours.dims().as_slice(), shape, "{}: {key}", self.name);
         let size: usize = shape[2..].iter().product();
         let (ours, theirs) = (values(ours), self.floats(key));
-        let masked = |all: &[f32]| {
+        let unpadded_values = |all: &[f32]| {
             let rows = all.chunks(size).zip(self.integers(mask));
-            let real = rows.filter(|(_, real)| *real == 1);
-            real.flat_map(|(row, _)| row.to_vec()).collect::<Vec<f32>>()
+            let unpadded = rows.filter(|(_, mask)| *mask == 1);
+            unpadded
+                .flat_map(|(row, _)| row.to_vec())
+                .collect::<Vec<f32>>()
         };
-        self.close(key, &masked(&ours), &masked(&theirs));
+        self.close(key, &unpadded_values(&ours), &unpadded_values(&theirs));
     }
 
-    /// Fails unless `ours` is the golden tensor, at real positions where the case has a mask.
-    pub fn check_real(&self, prefix: &str, key: &str, ours: TensorData) {
+    /// Fails unless `ours` is the golden tensor, at unpadded positions where the case has a mask.
+    pub fn check_unpadded(&self, prefix: &str, key: &str, ours: TensorData) {
         let shape = self.file.shape(key).unwrap().to_vec();
         assert_eq!(ours.shape().to_vec(), shape, "{} {key}", self.name);
         let ours = ours.try_to_vec::<f32>().unwrap();
         let theirs = self.file.floats(key).unwrap();
         let masks = ["decoder_attention_mask", "attention_mask"];
         let masks = masks.map(|mask| format!("{prefix}{mask}"));
-        let real = masks.iter().find_map(|mask| {
+        let mask = masks.iter().find_map(|mask| {
             let fits = self.file.shape(mask)? == shape.get(..2)?;
             (fits && shape.len() == 3).then(|| self.file.integers(mask).unwrap())
         });
         let width = shape.last().copied().unwrap_or(1);
-        let masked = |all: &[f32]| -> Vec<f32> {
+        let unpadded_values = |all: &[f32]| -> Vec<f32> {
             let values = all.iter().enumerate();
-            let real = |i: usize| real.as_ref().is_none_or(|real| real[i / width] == 1);
-            values.filter(|(i, _)| real(*i)).map(|(_, x)| *x).collect()
+            let is_unpadded = |i: usize| mask.as_ref().is_none_or(|mask| mask[i / width] == 1);
+            values
+                .filter(|(i, _)| is_unpadded(*i))
+                .map(|(_, x)| *x)
+                .collect()
         };
-        self.close(key, &masked(&ours), &masked(&theirs));
+        self.close(key, &unpadded_values(&ours), &unpadded_values(&theirs));
     }
 
     /// Fails unless the gradients, by the names of the model's file, are exactly the golden `gradient.NAME` tensors.

@@ -66,19 +66,19 @@ fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
 
 /// Refuses to overwrite the inputs or a file of the model.
 fn check_save_path(arguments: &Forward, model: &Path) -> Result<(), Usage> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let Some(save) = real(&arguments.save) else {
+    let canonical = |path: &Path| path.canonicalize().ok();
+    let Some(save) = canonical(&arguments.save) else {
         return Ok(());
     };
     // Files of the hub cache are symlinks: both the link and its target count.
     let parent = std::path::absolute(&arguments.save).ok();
-    let parent = parent.and_then(|path| real(path.parent()?));
+    let parent = parent.and_then(|path| canonical(path.parent()?));
     let is_in = |model: &Path| {
         save.starts_with(model) || parent.as_ref().is_some_and(|it| it.starts_with(model))
     };
-    let what = if real(&arguments.inputs).is_some_and(|inputs| inputs == save) {
+    let what = if canonical(&arguments.inputs).is_some_and(|inputs| inputs == save) {
         "holds the inputs"
-    } else if real(model).is_some_and(|model| is_in(&model)) {
+    } else if canonical(model).is_some_and(|model| is_in(&model)) {
         "is a file of the model"
     } else {
         return Ok(());

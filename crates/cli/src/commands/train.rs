@@ -75,12 +75,12 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
 fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
     let mut changes = arguments.changes.clone();
     changes.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-    let held = match arguments.resume {
+    let previous = match arguments.resume {
         true => folder.recipe()?,
         false => None,
     };
-    let mut recipe = match (&arguments.recipe, &held) {
-        (None, Some(held)) => held.with_changes(&changes)?,
+    let mut recipe = match (&arguments.recipe, &previous) {
+        (None, Some(previous)) => previous.with_changes(&changes)?,
         (None, None) if arguments.resume => {
             let folder = folder.path().display();
             let message = format!(
@@ -94,7 +94,7 @@ fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
     let changed = changes
         .iter()
         .any(|change| change.trim().starts_with("data"));
-    let paths = match (held.map(|held| held.data), &recipe.data) {
+    let paths = match (previous.map(|previous| previous.data), &recipe.data) {
         _ if !arguments.data.is_empty() => arguments.data.clone(),
         // The recipe names no files, so the run keeps its own.
         (Some(DataConfig::Files { paths, .. }), _) if !changed => paths,

@@ -259,8 +259,8 @@ fn beams_have_clear_margins() {
             .into_iter()
             .zip(mask)
             .map(|(ids, mask)| {
-                let real = ids.into_iter().zip(mask).filter(|(_, mask)| *mask == 1);
-                real.map(|(id, _)| id).collect::<Vec<u32>>()
+                let unpadded = ids.into_iter().zip(mask).filter(|(_, mask)| *mask == 1);
+                unpadded.map(|(id, _)| id).collect::<Vec<u32>>()
             });
         let sources: Vec<_> = sources.collect();
         for (case, length_penalty, early_stopping) in [
@@ -300,7 +300,7 @@ fn beams_have_clear_margins() {
 
 #[test]
 fn texts_with_logits_processors_have_clear_margins() {
-    let text = std::fs::read_to_string(fixtures().join("rules.json")).unwrap();
+    let text = std::fs::read_to_string(fixtures().join("logits_processors.json")).unwrap();
     let file: Value = serde_json::from_str(&text).unwrap();
     let tokens = file["tokens"].as_u64().unwrap() as usize;
     let lists = |it: &Value| serde_json::from_value::<Vec<Vec<u32>>>(it.clone()).unwrap();

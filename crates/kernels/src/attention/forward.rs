@@ -14,7 +14,7 @@ use super::scores::{
     VisibleSpan, add_product, dropout_factors, is_read_in_place, pack_columns, padded_rows,
     scale_and_mask, score_packed, union_of_visible_keys,
 };
-use super::{Heads, KEYS, Options, QUERIES, Shape, Strides};
+use super::{Heads, KEY_TILE, Options, QUERY_BLOCK, Shape, Strides};
 use crate::elementwise::scale_into;
 use crate::gemm::with_scratch;
 use crate::microkernel::{self, TileSize, View};
@@ -89,8 +89,8 @@ pub(super) fn forward_for(
     let sizes = [
         usize::from(is_packed) * shape.keys.next_multiple_of(tile.nr) * shape.head_width,
         usize::from(is_copied) * shape.keys * padded_value_width,
-        QUERIES * shape.score_stride(),
-        QUERIES * padded_value_width,
+        QUERY_BLOCK * shape.score_stride(),
+        QUERY_BLOCK * padded_value_width,
     ];
     let task = |index: usize| {
         let (head, part) = (index / tasks_per_head, index % tasks_per_head);
@@ -130,13 +130,13 @@ fn queries_per_task(shape: &Shape, threads: usize) -> usize {
     let heads = shape.batch * shape.heads;
     let tasks_per_head = (2 * threads)
         .div_ceil(heads)
-        .min(shape.queries.div_ceil(2 * QUERIES))
+        .min(shape.queries.div_ceil(2 * QUERY_BLOCK))
         .max(shape.queries / MAX_QUERIES)
         .max(1);
     shape
         .queries
         .div_ceil(tasks_per_head)
-        .next_multiple_of(QUERIES)
+        .next_multiple_of(QUERY_BLOCK)
 }
 
 /// Output buffers. Each task writes its own rows.
@@ -232,7 +232,7 @@ struct Block<'a> {
 impl ForwardTask<'_> {
     /// The block of queries that begins at `first`.
     fn block_from(&self, first: usize) -> Range<usize> {
-        let end = block_end(self.options.mask.blocks, first).min(first + QUERIES);
+        let end = block_end(self.options.mask.blocks, first).min(first + QUERY_BLOCK);
         first..self.queries.end.min(end)
     }
 
@@ -254,7 +254,7 @@ impl ForwardTask<'_> {
         for run in KeyRuns::new(pattern, self.shape, self.head, block.queries.start) {
             let run = run.start.max(visible.start)..run.end.min(visible.end);
             // Tile boundaries depend on the keys alone, so that results do not depend on how queries are split into tasks.
-            for first_key in (run.start / KEYS * KEYS..run.end).step_by(KEYS) {
+            for first_key in (run.start / KEY_TILE * KEY_TILE..run.end).step_by(KEY_TILE) {
                 if let Some(keys) = intersect_tile(&run, first_key, panel, self.shape.keys) {
                     self.attend_tile(simd, block, keys, run.clone(), operands, scores);
                 }
@@ -474,7 +474,7 @@ fn apply_dropout<S: Simd>(
     from: usize,
     weights: &mut [f32],
 ) {
-    let mut factors = [0f32; KEYS];
+    let mut factors = [0f32; KEY_TILE];
     let factors = &mut factors[..weights.len()];
     if let Some(factors) = dropout_factors(simd, options, shape, row, from, factors) {
         for (weight, factor) in weights.iter_mut().zip(factors) {

@@ -6,13 +6,13 @@
 use std::ops::Range;
 
 use super::scores::union_of_visible_keys;
-use super::{KEYS, Options, QUERIES, Shape};
+use super::{KEY_TILE, Options, QUERY_BLOCK, Shape};
 use crate::microkernel::MR;
 
 /// Row groups of the microkernel in a tile, whether its rows are queries or keys.
-const MAX_ROW_GROUPS: usize = KEYS.div_ceil(MR);
+const MAX_ROW_GROUPS: usize = KEY_TILE.div_ceil(MR);
 
-const _: () = assert!(QUERIES <= KEYS);
+const _: () = assert!(QUERY_BLOCK <= KEY_TILE);
 
 /// For each group of [`MR`] rows of a tile, the columns that any of them needs.
 #[derive(Clone, Copy, Debug)]

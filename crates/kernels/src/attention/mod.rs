@@ -36,13 +36,13 @@ use crate::dropout::Dropout;
 use crate::random::Key;
 
 /// Queries per block, a multiple of the microkernel's rows.
-const QUERIES: usize = 96;
+const QUERY_BLOCK: usize = 96;
 /// Keys per tile, a multiple of [`PANEL`].
-const KEYS: usize = 256;
+const KEY_TILE: usize = 256;
 /// A multiple of the panel width of every instruction set.
 const PANEL: usize = 64;
 
-const _: () = assert!(KEYS.is_multiple_of(PANEL));
+const _: () = assert!(KEY_TILE.is_multiple_of(PANEL));
 
 /// The sizes of an attention operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Shape {
     /// Row stride of a tile of scores, in whole panels. With few keys it is short, so that the rows spread over all sets of L1.
     #[inline(always)]
     fn score_stride(&self) -> usize {
-        self.keys.next_multiple_of(PANEL).clamp(PANEL, KEYS)
+        self.keys.next_multiple_of(PANEL).clamp(PANEL, KEY_TILE)
     }
 
     fn key_value_head(&self, head: usize) -> usize {

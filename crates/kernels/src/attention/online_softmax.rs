@@ -2,15 +2,15 @@
 
 use pulp::Simd;
 
-use super::QUERIES;
+use super::QUERY_BLOCK;
 use super::scores::{VisibleSpan, exp_scaled};
 
 /// The softmax state of a block of queries over the keys seen so far.
 pub(super) struct OnlineSoftmax<'a> {
     /// The largest score of each row.
-    pub row_max: [f32; QUERIES],
+    pub row_max: [f32; QUERY_BLOCK],
     /// The sum of `exp(score - max)` of each row.
-    pub row_sum: [f32; QUERIES],
+    pub row_sum: [f32; QUERY_BLOCK],
     /// The values of each row weighted by `exp(score - max)`, in rows of `padded_width`.
     pub accumulator: &'a mut [f32],
     pub padded_width: usize,
@@ -22,8 +22,8 @@ impl<'a> OnlineSoftmax<'a> {
     pub fn new(accumulator: &'a mut [f32], padded_width: usize) -> Self {
         accumulator.fill(0.0);
         Self {
-            row_max: [f32::NEG_INFINITY; QUERIES],
-            row_sum: [0.0; QUERIES],
+            row_max: [f32::NEG_INFINITY; QUERY_BLOCK],
+            row_sum: [0.0; QUERY_BLOCK],
             accumulator,
             padded_width,
         }

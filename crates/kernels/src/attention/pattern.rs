@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::{KEYS, Shape};
+use super::{KEY_TILE, Shape};
 
 /// For each head and each block of queries, the visible blocks of keys. Queries and keys are both counted from zero and
 /// divided by the block size.
@@ -129,7 +129,9 @@ pub(super) fn intersect_tile(
     keys: usize,
 ) -> Option<Range<usize>> {
     let start = (run.start / panel * panel).max(tile);
-    let end = (tile + KEYS).min(run.end.next_multiple_of(panel)).min(keys);
+    let end = (tile + KEY_TILE)
+        .min(run.end.next_multiple_of(panel))
+        .min(keys);
     (!run.is_empty() && start < end && start < run.end).then_some(start..end)
 }
 

@@ -6,14 +6,14 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::key_ranges::KeyRanges;
-use super::{AttentionDropout, Heads, Options, PANEL, QUERIES, Shape};
+use super::{AttentionDropout, Heads, Options, PANEL, QUERY_BLOCK, Shape};
 use crate::microkernel::{self, Init, TileSize, View};
 use crate::pack::pack_panels_with;
 use crate::simd::{self, interleave};
 
 /// Whether a product reads the rows of a head in place: they need no padding, and are contiguous or too few to pay for a copy.
 pub(super) fn is_read_in_place(heads: Heads, rows: usize, width: usize, tile: TileSize) -> bool {
-    tile.padded(width) == width && (heads.strides.row == width || rows <= 2 * QUERIES)
+    tile.padded(width) == width && (heads.strides.row == width || rows <= 2 * QUERY_BLOCK)
 }
 
 /// The rows of a head, padded to whole tiles: in place where possible, otherwise copied to `out` and padded with zeros. The

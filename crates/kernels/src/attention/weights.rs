@@ -11,7 +11,7 @@ use super::pattern::{KeyRuns, block_end};
 use super::scores::{
     VisibleSpan, copy_row, pack_columns, scale_and_bias, score_packed, union_of_visible_keys,
 };
-use super::{Bias, BiasLayout, Heads, KEYS, Options, QUERIES, Shape};
+use super::{Bias, BiasLayout, Heads, KEY_TILE, Options, QUERY_BLOCK, Shape};
 use crate::elementwise;
 use crate::gemm::{Matrix, gemm, with_scratch};
 use crate::microkernel::{self, Init, TileSize};
@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// Queries per task: each task packs the keys.
-const QUERIES_PER_TASK: usize = 2 * QUERIES;
+const QUERIES_PER_TASK: usize = 2 * QUERY_BLOCK;
 
 /// Writes the exact weights `[batch, heads, queries, keys]`, before dropout; fully masked rows are zeros.
 ///
@@ -56,7 +56,7 @@ pub fn weights(shape: &Shape, query: Heads, key: Heads, options: &Options, out: 
         // Scratch is borrowed outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(
             &SCRATCH,
-            packed_len + QUERIES * shape.score_stride(),
+            packed_len + QUERY_BLOCK * shape.score_stride(),
             |scratch| {
                 let (packed_keys, scores) = scratch.split_at_mut(packed_len);
                 let kernel = WeightsTask {
@@ -114,7 +114,7 @@ impl WithSimd for WeightsTask<'_> {
         let blocks = self.options.mask.blocks;
         let mut first = self.first;
         while first < end {
-            let block = first..end.min(block_end(blocks, first).min(first + QUERIES));
+            let block = first..end.min(block_end(blocks, first).min(first + QUERY_BLOCK));
             let rows = &mut out[(first - self.first) * keys..(block.end - self.first) * keys];
             first = block.end;
             let visible =
@@ -147,8 +147,8 @@ impl WeightsTask<'_> {
             true => microkernel::nr::<S>(),
             false => S::F32_LANES,
         };
-        for tile in (run.start / panel * panel..run.end).step_by(KEYS) {
-            let count = KEYS.min(run.end - tile).next_multiple_of(panel);
+        for tile in (run.start / panel * panel..run.end).step_by(KEY_TILE) {
+            let count = KEY_TILE.min(run.end - tile).next_multiple_of(panel);
             let count = count.min(self.shape.keys - tile);
             self.compute_scores(simd, block.clone(), tile..tile + count, &run);
             for (row, out) in rows.chunks_exact_mut(self.shape.keys).enumerate() {

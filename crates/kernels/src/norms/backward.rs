@@ -3,9 +3,9 @@
 use pulp::{Simd, WithSimd};
 
 use super::Normalize;
+use crate::map_reduce::{VectorOp, map_reduce};
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
-use crate::sweep::{VectorOp, sweep};
 
 /// The backward pass of [`NormForward`](super::NormForward); of a residual sum, `x` is the sum, and `dx` the gradient of both
 /// its terms.
@@ -137,24 +137,25 @@ impl WithSimd for BackwardTask<'_> {
             if self.mean.is_some() || self.needs_dbias {
                 let inputs = [dy, x, self.weight];
                 let outputs = [&mut *dweight, &mut *dbias];
-                let [sum, product] = sweep(simd, &gradient.normalize, inputs, outputs);
+                let [sum, product] = map_reduce(simd, &gradient.normalize, inputs, outputs);
                 if self.mean.is_some() {
                     gradient.mean = sum / width as f32;
                 }
                 gradient.product = product / width as f32;
             } else {
                 let outputs = [&mut *dweight];
-                let [product] = sweep(simd, &gradient.normalize, [dy, x, self.weight], outputs);
+                let [product] =
+                    map_reduce(simd, &gradient.normalize, [dy, x, self.weight], outputs);
                 gradient.product = product / width as f32;
             }
             match residual_gradient {
-                Some(residual_gradient) => sweep(
+                Some(residual_gradient) => map_reduce(
                     simd,
                     &gradient,
                     [dy, x, self.weight, residual_gradient],
                     [dx],
                 ),
-                None => sweep(simd, &gradient, [dy, x, self.weight], [dx]),
+                None => map_reduce(simd, &gradient, [dy, x, self.weight], [dx]),
             };
         }
         sums

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const STABILIZERS: [Stabilizer; 3] = [
     Stabilizer::RowMaximum,
-    Stabilizer::HeadMaximum,
+    Stabilizer::KeysMaximum,
     Stabilizer::Constant,
 ];
 

@@ -1,5 +1,6 @@
-//! Chunks: the sequence is split into chunks, and each position attends to its own chunk and neighbouring ones, on a ring. The
-//! local attention of Kitaev et al. 2020, whose LSH attention does the same with sorted positions.
+//! Chunks: the sequence is split into chunks, and each position attends to its own chunk and neighbouring ones; the last chunk
+//! and the first are neighbours. The local attention of Kitaev et al. 2020, whose LSH attention does the same with sorted
+//! positions.
 //!
 //! ```text
 //! chunk = 2          keys
@@ -113,8 +114,8 @@ impl AttentionSettings for ChunksConfig {
     }
 }
 
-/// Whether the earlier keys that a query attends to depend on the length: on the ring, the chunk after the last is the first,
-/// and a neighbour farther away than there are chunks is the chunk itself.
+/// Whether the earlier keys that a query attends to depend on the length: the chunk after the last is the first, and a neighbour
+/// farther away than there are chunks is the chunk itself.
 fn depends_on_length(before: usize, after: usize) -> bool {
     before > 1 || after > 0
 }
@@ -163,7 +164,7 @@ impl Chunks {
     fn attend_cached(&self, qkv: Qkv, mut context: AttendContext) -> PatternOutput {
         assert!(
             !depends_on_length(self.before, self.after),
-            "chunked attention: it cannot use a cache, since the ring of chunks depends on the length; \
+            "chunked attention: it cannot use a cache, since which chunks are neighbours depends on the length; \
              give the whole sequence instead"
         );
         let window = self.chunk.saturating_mul(self.before.saturating_add(1));

@@ -266,9 +266,9 @@ impl NadarayaWatson {
         if let Some(is_self) = is_self {
             kernels = kernels.mask_fill(is_self, 0.0);
         }
-        if let Some(forbidden) = mask.forbidden(batch, queries, keys, &kernels.device()) {
-            let forbidden = forbidden.expand(kernels.shape());
-            kernels = kernels.mask_fill(forbidden, 0.0);
+        if let Some(masked) = mask.materialize(batch, queries, keys, &kernels.device()) {
+            let masked = masked.expand(kernels.shape());
+            kernels = kernels.mask_fill(masked, 0.0);
         }
         let sums = kernels.clone().sum_dim(3);
         let empty = sums.clone().equal_scalar(0.0);

@@ -153,7 +153,7 @@ impl<'a, 'p> AttendContext<'a, 'p> {
 
     /// The relative position bias of the model's positions, if it has one.
     pub fn bias(&self, qkv: &Qkv) -> Option<ScoreBias> {
-        let bias = self.pass.distance_bias.as_ref()?;
+        let bias = self.pass.relative_position_bias.as_ref()?;
         let (queries, keys) = (qkv.query.dims()[2], qkv.key.dims()[2]);
         (self.site.role != Role::Cross).then(|| ScoreBias::Distances(bias.distances(queries, keys)))
     }

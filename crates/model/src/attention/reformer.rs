@@ -5,7 +5,7 @@
 //! neighbours. Time and memory grow with the length times the chunk, not with the square of the length.
 //!
 //! ```text
-//! position   0 1 2 3 4 5 6 7          the ring of chunks, of all hashes one after the other:
+//! position   0 1 2 3 4 5 6 7          the chunks of all hashes, whose ends are neighbours:
 //! bucket     2 0 1 2 0 0 1 2
 //! sorted     1 4 5 2 6 0 3 7            hash 0            hash 1
 //! chunks    [1 4][5 2][6 0][3 7]      ┌[  ][  ][  ][  ]  [  ][  ][  ][  ]┐

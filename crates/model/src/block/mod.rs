@@ -125,11 +125,11 @@ impl Block {
         };
         let stream = match residual {
             Residual::One(stream) => self.attention.forward(stream, pass, attend),
-            Residual::Two { attended, fed } => {
-                let attended = (self.attention).forward_across(attended, fed.clone(), pass, attend);
-                let fed = (self.feed_forward).forward_across(fed, attended.clone(), pass, feed);
-                let fed = pass.observe(Site::Block { layer }, fed);
-                return Residual::Two { attended, fed };
+            Residual::Two { x1, x2 } => {
+                let x1 = (self.attention).forward_across(x1, x2.clone(), pass, attend);
+                let x2 = (self.feed_forward).forward_across(x2, x1.clone(), pass, feed);
+                let x2 = pass.observe(Site::Block { layer }, x2);
+                return Residual::Two { x1, x2 };
             }
         };
         // Without an encoder's output the whole sublayer is skipped, its norm too.

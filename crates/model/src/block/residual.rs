@@ -2,8 +2,8 @@
 //! their outputs. Gomez et al. 2017; Kitaev et al. 2020.
 //!
 //! ```text
-//! one:   x → x + attention(x) → x + feed_forward(x)        two:   attended += attention(fed)
-//!                                                                 fed += feed_forward(attended)
+//! one:   x → x + attention(x) → x + feed_forward(x)        two:   x1 += attention(x2)
+//!                                                                 x2 += feed_forward(x1)
 //! ```
 
 use attentive_tensor::add;
@@ -121,9 +121,9 @@ pub enum Residual {
     /// The two of a reversible network.
     Two {
         /// The stream that attention adds to.
-        attended: Tensor<3>,
+        x1: Tensor<3>,
         /// The stream that feed-forward adds to.
-        fed: Tensor<3>,
+        x2: Tensor<3>,
     },
 }
 
@@ -133,8 +133,8 @@ impl Residual {
         match config {
             ResidualConfig::One => Self::One(x.into()),
             ResidualConfig::Reversible => Self::Two {
-                attended: x.clone(),
-                fed: x,
+                x1: x.clone(),
+                x2: x,
             },
         }
     }
@@ -143,7 +143,7 @@ impl Residual {
     pub fn concatenated(self) -> Stream {
         match self {
             Self::One(stream) => stream,
-            Self::Two { attended, fed } => Tensor::cat(vec![attended, fed], 2).into(),
+            Self::Two { x1, x2 } => Tensor::cat(vec![x1, x2], 2).into(),
         }
     }
 }

@@ -3,8 +3,8 @@
 
 mod alibi;
 mod axial;
-mod distance_bias;
 mod learned;
+mod relative_position_bias;
 mod rotary;
 mod sinusoidal;
 mod t5_buckets;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 pub use alibi::alibi_slopes;
 pub use axial::{Axial, AxialConfig};
-pub use distance_bias::DistanceBias;
 pub use learned::LearnedConfig;
 pub(crate) use learned::interpolated;
+pub use relative_position_bias::RelativePositionBias;
 pub use rotary::{Llama3Scaling, RotaryConfig, RotaryFrequencies, RotaryScaling, YarnScaling};
 pub use sinusoidal::{SinusoidLayout, SinusoidalConfig, sinusoid, sinusoid_shift};
 pub use t5_buckets::{BucketDirection, T5BucketsConfig};

@@ -10,7 +10,7 @@ use attentive_model::attention::{
     Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, MultiHead, Pattern, Role,
     Widths,
 };
-use attentive_model::positions::DistanceBias;
+use attentive_model::positions::RelativePositionBias;
 use attentive_model::{
     Cache, ForwardContext, Initializer, Parameter, parameters, replace_parameters,
 };
@@ -213,7 +213,7 @@ impl Golden {
         if let Some(positions) = self.metadata.get("positions") {
             assert_eq!(positions, r#"{"kind": "alibi"}"#, "{about}");
             let heads = self.config().heads().expect("there are heads").heads;
-            pass.distance_bias = Some(DistanceBias::alibi(heads, &self.device));
+            pass.relative_position_bias = Some(RelativePositionBias::alibi(heads, &self.device));
         }
         let memory = self.has("keys").then(|| Memory {
             keys: self.tensor("keys").require_grad(),

@@ -133,16 +133,16 @@ fn the_losses_of_the_router_are_those_of_transformers() {
     let device = Device::flex().autodiff();
     let golden = Golden::open(device.clone());
     for case in golden.cases("experts") {
-        let real: Vec<bool> = case.values("real").iter().map(|it| *it == 1.0).collect();
-        for (name, weights, real) in [
+        let non_padding: Vec<bool> = case.values("real").iter().map(|it| *it == 1.0).collect();
+        for (name, weights, token_mask) in [
             ("balance", [1.0, 0.0], None),
-            ("balance_padded", [1.0, 0.0], Some(real)),
+            ("balance_padded", [1.0, 0.0], Some(non_padding)),
             ("z", [0.0, 1.0], None),
         ] {
             let extra = json!({ "balance_loss_weight": weights[0], "z_loss_weight": weights[1] });
             let layer = mixtral_layer(&case, &extra, &device);
             let x = case.tensor::<3>("x").require_grad();
-            let loss = run(&layer, x.clone(), true, real).auxiliary.unwrap();
+            let loss = run(&layer, x.clone(), true, token_mask).auxiliary.unwrap();
             case.compare(name, loss.clone(), VALUES);
             let backward = loss.backward();
             let gradient = x.grad(&backward).unwrap();

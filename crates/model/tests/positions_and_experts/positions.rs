@@ -2,7 +2,9 @@
 //! invalid settings.
 
 use crate::golden::Golden;
-use attentive_model::positions::{DistanceBias, RotaryConfig, T5BucketsConfig, alibi_slopes};
+use attentive_model::positions::{
+    RelativePositionBias, RotaryConfig, T5BucketsConfig, alibi_slopes,
+};
 use attentive_model::{ForwardOptions, Input, Mask, Model, ModelConfig};
 use attentive_tensor::{ScoreBias, Scores, attention_weights, rotary};
 use attentive_testing::{Scale, VALUES, assert_close, assert_near, difference, ulps};
@@ -54,7 +56,11 @@ fn t5_buckets_biases_and_gradients_are_those_of_transformers() {
         let ours: Vec<i64> = distances.map(|it| config.bucket(it) as i64).collect();
         assert_eq!(ours, case.integers("buckets"), "{}", case.name);
         let table = case.tensor::<2>("table").require_grad();
-        let bias = pairs(&DistanceBias::t5_buckets(&config, table.clone()), 5, 9);
+        let bias = pairs(
+            &RelativePositionBias::t5_buckets(&config, table.clone()),
+            5,
+            9,
+        );
         case.compare("bias", bias.clone(), 0.0);
         let loss = (bias * case.tensor("upstream")).sum();
         let gradient = table.grad(&loss.backward()).unwrap();
@@ -71,7 +77,7 @@ fn wide(values: &[f32]) -> Vec<f64> {
 }
 
 /// The bias of each pair, `[1, heads, queries, keys]`.
-fn pairs(bias: &DistanceBias, queries: usize, keys: usize) -> Tensor<4> {
+fn pairs(bias: &RelativePositionBias, queries: usize, keys: usize) -> Tensor<4> {
     let distances = bias.distances(queries, keys);
     let [heads, _] = distances.dims();
     let entries: Vec<i64> = (0..queries)
@@ -87,7 +93,7 @@ fn pairs(bias: &DistanceBias, queries: usize, keys: usize) -> Tensor<4> {
 #[test]
 fn pairs_take_their_distance() {
     let device = Device::flex();
-    let bias = DistanceBias::alibi(3, &device);
+    let bias = RelativePositionBias::alibi(3, &device);
     for (queries, keys) in [(1, 1), (1, 7), (4, 4), (3, 5), (5, 2)] {
         let distances = values(bias.distances(queries, keys));
         let of_pairs = values(pairs(&bias, queries, keys));
@@ -116,7 +122,7 @@ fn alibi_lowers_scores_by_the_distance() {
     let (query, key) = (random(3), random(5));
     let scores = Scores {
         bias: Some(ScoreBias::Pairs(pairs(
-            &DistanceBias::alibi(2, &device),
+            &RelativePositionBias::alibi(2, &device),
             3,
             5,
         ))),

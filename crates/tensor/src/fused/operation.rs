@@ -57,7 +57,8 @@ impl FusedBackend for Flex {
     }
 }
 
-/// Runs an operation on the backend of its inputs.
+/// Runs an operation on the backend of its inputs: `Flex` above, or `Autodiff<Flex>` in [`super::autodiff`], which records it for
+/// the backward pass. `backend_extension` generates the dispatch, `Dispatch::run_fused`.
 pub(super) fn run<const IN: usize, const OUT: usize, O: FusedOperation<IN, OUT>>(
     operation: O,
     inputs: [FloatTensor<Dispatch>; IN],

@@ -34,7 +34,7 @@ pub(super) fn backward<const N: usize>(inputs: [ProjectedInput; N]) -> [InputGra
     let work = inputs.iter().zip(&mut buffers);
     linear::backward(work.map(|(input, buffers)| input.kernel_arguments(buffers)));
     let mut buffers = buffers.into_iter();
-    inputs.map(|input| input.finish(buffers.next().expect("buffers of each input")))
+    inputs.map(|input| input.into_gradients(buffers.next().expect("buffers of each input")))
 }
 
 /// Buffers for the gradients of an input, and of weight and bias of each of its projections.
@@ -79,7 +79,7 @@ impl ProjectedInput<'_> {
     }
 
     /// The gradients as tensors. Input and output gradients are recycled.
-    fn finish(self, buffers: GradientBuffers) -> InputGradients {
+    fn into_gradients(self, buffers: GradientBuffers) -> InputGradients {
         let parameters = self.projections.into_iter().zip(buffers.parameters);
         let parameters = parameters.map(|(projection, [dweight, dbias])| {
             let output = projection.weight.layout().shape()[0];

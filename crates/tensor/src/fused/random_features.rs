@@ -64,7 +64,7 @@ impl FusedOperation<2, 1> for RandomFeatures {
         let mut y = buffer(shape.heads * shape.length * shape.features);
         let stabilizer = match self.stabilizer {
             Stabilizer::RowMaximum => kernels::Stabilizer::RowMaximum,
-            Stabilizer::KeysMaximum => kernels::Stabilizer::HeadMaximum,
+            Stabilizer::KeysMaximum => kernels::Stabilizer::KeysMaximum,
             Stabilizer::Constant => kernels::Stabilizer::Constant,
         };
         kernels::forward(shape, data(&x), data(&projection), stabilizer, &mut y);

@@ -398,7 +398,7 @@ fn random_features(stabilizer: Stabilizer, x: &Array, projection: &Array) -> Vec
     };
     let stabilizer = match stabilizer {
         Stabilizer::RowMaximum => kernels::random_features::Stabilizer::RowMaximum,
-        Stabilizer::KeysMaximum => kernels::random_features::Stabilizer::HeadMaximum,
+        Stabilizer::KeysMaximum => kernels::random_features::Stabilizer::KeysMaximum,
         Stabilizer::Constant => kernels::random_features::Stabilizer::Constant,
     };
     kernels::random_features::naive::forward(sizes, &x.values, &projection.values, stabilizer)

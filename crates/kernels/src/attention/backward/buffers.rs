@@ -1,7 +1,7 @@
 //! Scratch buffers of a task of the backward pass.
 
 use super::super::scores::is_read_in_place;
-use super::super::{Heads, QUERIES, Shape};
+use super::super::{Heads, QUERY_BLOCK, Shape};
 use crate::microkernel::TileSize;
 
 /// Length of each buffer, in the order of [`Buffers`].
@@ -83,8 +83,8 @@ pub(super) fn buffer_sizes(
         shape.queries * width,
         shape.keys * width,
         shape.keys * value_width,
-        QUERIES * shape.score_stride(),
-        QUERIES * shape.score_stride(),
+        QUERY_BLOCK * shape.score_stride(),
+        QUERY_BLOCK * shape.score_stride(),
         shape.queries,
     ]
 }

@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use super::super::scores::{VisibleSpan, dropout_factors, exp_scaled, scale_and_mask};
-use super::super::{BiasLayout, KEYS};
+use super::super::{BiasLayout, KEY_TILE};
 use super::BackwardTask;
 use super::tile_schedule::Tile;
 use crate::elementwise::add_assign_with;
@@ -109,7 +109,7 @@ impl BackwardTask<'_> {
         gradients: &mut [f32],
         delta: f32,
     ) {
-        let mut factors = [1f32; KEYS];
+        let mut factors = [1f32; KEY_TILE];
         let factors = &mut factors[..weights.len()];
         dropout_factors(simd, self.options, self.shape, row, from, factors);
         for ((weight, gradient), factor) in weights.iter_mut().zip(gradients).zip(factors) {

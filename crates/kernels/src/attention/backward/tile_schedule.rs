@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::pattern::{KeyRuns, block_end, intersect_tile};
 use super::super::scores::union_of_visible_keys;
-use super::super::{KEYS, QUERIES};
+use super::super::{KEY_TILE, QUERY_BLOCK};
 use super::BackwardTask;
 
 /// A block of queries and a tile of keys.
@@ -58,7 +58,7 @@ impl Iterator for TileSchedule {
                     });
                 }
             }
-            (*first_key, *next_block) = (*first_key + KEYS, 0);
+            (*first_key, *next_block) = (*first_key + KEY_TILE, 0);
         }
         None
     }
@@ -72,7 +72,7 @@ impl BackwardTask<'_> {
         let mut blocks = Vec::new();
         let mut first = 0;
         while first < queries {
-            let end = block_end(pattern, first).min(first + QUERIES);
+            let end = block_end(pattern, first).min(first + QUERY_BLOCK);
             let block = first..queries.min(end);
             first = block.end;
             let visible =
@@ -92,8 +92,8 @@ impl BackwardTask<'_> {
         for (block, visible) in blocks {
             for run in KeyRuns::new(pattern, self.shape, head, block.start) {
                 let run = run.start.max(visible.start)..run.end.min(visible.end);
-                let first = run.start / panel * panel / KEYS * KEYS;
-                for first_key in (first..run.end).step_by(KEYS) {
+                let first = run.start / panel * panel / KEY_TILE * KEY_TILE;
+                for first_key in (first..run.end).step_by(KEY_TILE) {
                     tiles.extend(
                         intersect_tile(&run, first_key, panel, keys).map(|keys| Tile {
                             queries: block.clone(),
@@ -104,7 +104,7 @@ impl BackwardTask<'_> {
                 }
             }
         }
-        tiles.sort_by_key(|tile| tile.keys.start / KEYS);
+        tiles.sort_by_key(|tile| tile.keys.start / KEY_TILE);
         TileSchedule::BlockSparse(tiles.into_iter())
     }
 }

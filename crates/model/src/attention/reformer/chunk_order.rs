@@ -1,4 +1,4 @@
-//! The order of positions in chunks on a ring: by position, or sorted by bucket for each hash.
+//! The order of positions in chunks: by position, or sorted by bucket for each hash. The last chunk and the first are neighbours.
 
 use std::ops::Range;
 
@@ -157,7 +157,7 @@ impl ChunkOrder {
             .reshape([rows, self.hashes, padded_length, width])
     }
 
-    /// Concatenates each chunk with its neighbours on the ring, along the axis after the chunks.
+    /// Concatenates each chunk with its neighbours, along the axis after the chunks.
     pub(in crate::attention) fn look_adjacent<const D: usize, K: Basic>(
         &self,
         chunks: Tensor<D, K>,

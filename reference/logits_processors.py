@@ -1,6 +1,6 @@
-"""Makes fixtures/rules.json: texts that transformers generates with logits processors set in generation_config.json.
+"""Makes fixtures/logits_processors.json: texts that transformers generates with logits processors set in generation_config.json.
 
-    python reference/rules.py
+    python reference/logits_processors.py
 
 Needs requirements.txt and the folders of `fixtures/`, whose models generate the texts. A case is a model, settings under the
 keys of generation_config.json, sources, and the tokens generated from them, each without its prompt and the end token; with
@@ -25,7 +25,7 @@ MODELS = {
     "models/bart": transformers.BartForConditionalGeneration,
     "llama": transformers.LlamaForCausalLM,
 }
-OUT = FIXTURES.parent / "rules.json"
+OUT = FIXTURES.parent / "logits_processors.json"
 SOURCE, TOKENS, BEAMS = 11, 16, 3
 # Between the two largest logits of greedy decoding, and between two beams.
 TOKEN_GAP, BEAM_GAP = 2e-3, 2e-4
@@ -48,13 +48,13 @@ def settings_after(plain: list[int]) -> dict[str, dict]:
     most_frequent = max(set(plain), key=plain.count)
     return {
         "repetition": {"repetition_penalty": 1.6},
-        "source-boost": {"encoder_repetition_penalty": 1.8},
+        "encoder-repetition": {"encoder_repetition_penalty": 1.8},
         "source-once": {"encoder_no_repeat_ngram_size": 1},
         "source-pairs": {"encoder_no_repeat_ngram_size": 2, "no_repeat_ngram_size": 3},
         "suppressed": {"suppress_tokens": [most_frequent, plain[2]]},
         "not-first": {"begin_suppress_tokens": [plain[0], most_frequent]},
         "bias": {"sequence_bias": [[[most_frequent], -1.5], [plain[0:2], -4.0], [plain[1:4], 1.0]]},
-        "end-pull": {"exponential_decay_length_penalty": [3, 1.4]},
+        "exponential-decay": {"exponential_decay_length_penalty": [3, 1.4]},
         "normalized": {"renormalize_logits": True, "suppress_tokens": [most_frequent], "repetition_penalty": 1.3},
         "all": {
             "sequence_bias": [[[most_frequent], -1.0]], "repetition_penalty": 1.2, "encoder_repetition_penalty": 1.1,

@@ -1,4 +1,4 @@
-//! A bias on attention scores that depends only on the distance of query and key.
+//! A relative position bias: a bias on attention scores that depends only on the distance of query and key.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
@@ -6,7 +6,7 @@ use super::{T5BucketsConfig, alibi_slopes};
 
 /// A relative position bias for any numbers of queries and keys: only an attention layer knows how many keys are cached.
 #[derive(Clone, Debug)]
-pub struct DistanceBias {
+pub struct RelativePositionBias {
     source: Source,
     device: Device,
 }
@@ -22,7 +22,7 @@ enum Source {
     },
 }
 
-impl DistanceBias {
+impl RelativePositionBias {
     /// The bias of ALiBi. Press et al. 2022.
     pub fn alibi(heads: usize, device: &Device) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! The loop under all elementwise and reduction kernels: load a vector from each slice, compute, store, reduce.
+//! Vectorized map and reduce, the loop of all elementwise and reduction kernels: load a vector from each slice, compute, store,
+//! accumulate.
 //!
 //! Remainders that do not fill a vector are handled here once for all kernels: missing lanes are loaded as zero, not stored, and
 //! left out of the sums.
@@ -45,7 +46,7 @@ const ACCUMULATORS: usize = 4;
 ///
 /// The order of summation depends only on the length and the number of lanes.
 #[inline(always)]
-pub(crate) fn sweep<S, T, const IN: usize, const OUT: usize, const SUMS: usize>(
+pub(crate) fn map_reduce<S, T, const IN: usize, const OUT: usize, const SUMS: usize>(
     simd: S,
     op: &T,
     inputs: [&[f32]; IN],
@@ -173,11 +174,11 @@ pub(crate) fn max<S: Simd>(simd: S, x: &[f32]) -> f32 {
     simd.reduce_max_f32s(simd.max_f32s(simd.max_f32s(a, b), simd.max_f32s(c, d)))
 }
 
-/// [`sweep`] over slices of one length, multithreaded.
+/// [`map_reduce`] over slices of one length, multithreaded.
 ///
 /// # Panics
 /// When a slice differs in length from the first, naming `operation` and the argument.
-pub(crate) fn parallel_sweep<T, const IN: usize, const OUT: usize>(
+pub(crate) fn parallel_map<T, const IN: usize, const OUT: usize>(
     operation: &str,
     op: &T,
     inputs: [&[f32]; IN],
@@ -185,19 +186,19 @@ pub(crate) fn parallel_sweep<T, const IN: usize, const OUT: usize>(
 ) where
     T: VectorOp<IN, OUT, 0>,
 {
-    struct SweepTask<'a, T, const IN: usize, const OUT: usize> {
+    struct MapTask<'a, T, const IN: usize, const OUT: usize> {
         op: &'a T,
         inputs: [&'a [f32]; IN],
         outputs: [&'a mut [f32]; OUT],
     }
     impl<T: VectorOp<IN, OUT, 0>, const IN: usize, const OUT: usize> WithSimd
-        for SweepTask<'_, T, IN, OUT>
+        for MapTask<'_, T, IN, OUT>
     {
         type Output = ();
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) {
-            sweep(simd, self.op, self.inputs, self.outputs);
+            map_reduce(simd, self.op, self.inputs, self.outputs);
         }
     }
 
@@ -217,7 +218,7 @@ pub(crate) fn parallel_sweep<T, const IN: usize, const OUT: usize>(
     let mut rest = outputs;
     let work: Vec<_> = parts
         .ranges()
-        .map(|range| SweepTask {
+        .map(|range| MapTask {
             op,
             inputs: inputs.map(|slice| &slice[range.clone()]),
             outputs: rest.each_mut().map(|slice| {

@@ -5,8 +5,9 @@ use attentive::model::attention::Role;
 use attentive::model::block::{Block, Residual, ResidualConfig};
 use attentive::model::{
     ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose, Randomness,
+    ids_tensor,
 };
-use attentive::tensor::{Device, Int, Tensor, TensorData, add, embedding};
+use attentive::tensor::{Device, Int, Tensor, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
 
 use crate::report;
@@ -31,11 +32,6 @@ fn ids(count: usize, vocabulary: usize) -> Vec<u32> {
     (0..count)
         .map(|i| (i * 7919 % 104_729 % vocabulary) as u32)
         .collect()
-}
-
-fn matrix(ids: &[u32], rows: usize, device: &Device) -> Tensor<2, Int> {
-    let data: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
-    Tensor::from_data(TensorData::new(data, [rows, ids.len() / rows]), device)
 }
 
 /// Training steps with AdamW, of `[layers, width, heads, length, batch]`.
@@ -104,7 +100,8 @@ pub fn encoder(work: &str) {
         .map(|block| Block::new(block, &config.stack, Role::Bidirectional, initializer))
         .collect();
     let norm = Norm::new(&NormConfig::Layer { epsilon: 1e-5 }, 384, initializer);
-    let ids = matrix(&ids(32 * 128, 30522), 32, &device);
+    let ids = ids(32 * 128, 30522);
+    let ids = ids_tensor(&ids.chunks(128).collect::<Vec<&[u32]>>(), &device);
     let positions = Tensor::<1, Int>::arange(0..128, &device)
         .reshape([1, 128])
         .expand([32, 128]);

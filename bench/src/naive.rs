@@ -68,7 +68,7 @@ fn linear_layer() {
             };
             linear::forward(&x, [forward]);
         },
-        || drop(black_box(linear::forward_naive(shape, &x, &weight, None))),
+        || drop(black_box(linear::naive::forward(shape, &x, &weight, None))),
     );
 }
 
@@ -184,10 +184,16 @@ fn row_cross_entropy() {
     report(
         "cross_entropy",
         || {
-            let outputs = (&mut losses, &mut maxima, &mut sums);
-            cross_entropy::cross_entropy(
-                &logits, &targets, vocabulary, 0.1, outputs.0, outputs.1, outputs.2,
-            );
+            cross_entropy::CrossEntropyForward {
+                logits: &logits,
+                targets: &targets,
+                vocabulary,
+                label_smoothing: 0.1,
+                losses: &mut losses,
+                max: &mut maxima,
+                exp_sums: &mut sums,
+            }
+            .run();
         },
         || {
             let losses = cross_entropy::naive::cross_entropy(&logits64, &targets, vocabulary, 0.1);

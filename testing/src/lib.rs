@@ -21,18 +21,24 @@ pub const VALUES: f64 = 1e-5;
 /// The tolerance of gradients, which have passed through all layers twice and are sums over all positions.
 pub const GRADIENTS: f64 = 1e-4;
 
-/// The tolerance of beam search scores: sums of log-probabilities of one sign, so that nothing cancels. transformers
-/// accumulates them in f32, with one rounding error for each of at most 24 tokens.
-pub const SCORES: f64 = ulps(24);
+/// The tolerance of beam search scores against transformers', relative to [`Scale::EachOrOne`]. A log-probability has the errors of
+/// its logits: implementations and instruction sets differ by up to ten ulps ([`CLEAR_MARGIN`]) of logits up to twelve. A score is
+/// the mean of log-probabilities of one sign, whose errors partly cancel; another power of the length multiplies score and
+/// error alike. The additions, at most 24 in f32, add less than a tenth.
+pub const SCORES: f64 = ulps(10 * 12);
 
 /// A tolerance of this many ulps, relative to the scale.
 pub const fn ulps(count: usize) -> f64 {
     count as f64 * EPSILON
 }
 
-/// The tolerance of a sum of this many terms in any order, relative to the sum of their magnitudes ([`Scale::Terms`]): rounding
+/// The tolerance of a sum of this many terms in any order. Each addition is off by at most half an ulp of its partial sum. Such
 /// errors behave like random variables, so they grow with the square root of the count, here with four standard deviations of
-/// half an [`EPSILON`] each (Higham and Mary 2019).
+/// half an [`EPSILON`] each (Higham and Mary 2019). The counts of sums of sums add up, and so do those of two computations.
+///
+/// It is relative to a bound on the partial sums. The sum of the terms' magnitudes ([`Scale::Terms`]) always is one. So is the
+/// largest of dozens of sums of terms of random signs ([`Scale::Largest`]): a partial sum is a shorter random walk than the sums
+/// themselves, the largest of which is more than two standard deviations.
 pub fn ulps_of_sum(terms: usize) -> f64 {
     2.0 * (terms.max(1) as f64).sqrt() * EPSILON
 }
@@ -62,9 +68,10 @@ pub enum Scale<'a> {
     Largest,
     /// The largest magnitude of the reference, but at least this: the magnitude of terms that cancel.
     LargestOr(f64),
-    /// The magnitude of each value of the reference, but at least one: for sums of terms of about one.
+    /// The magnitude of each value of the reference, but at least one: for values whose terms are of about one, so that errors are
+    /// relative to one where the terms cancel.
     EachOrOne,
-    /// For each value, the sum of the magnitudes of its terms.
+    /// For each value, the magnitude of what it sums: the sum of the magnitudes of its terms, or a bound on its partial sums.
     Terms(&'a [f64]),
     /// This magnitude.
     Of(f64),
@@ -74,7 +81,7 @@ pub enum Scale<'a> {
 /// not hide them.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths differ, or a scale is negative, infinite or NaN.
 #[track_caller]
 pub fn difference<A, B>(ours: &[A], reference: &[B], scale: Scale) -> f64
 where
@@ -105,7 +112,7 @@ where
 /// With the value that differs most.
 ///
 /// # Panics
-/// If the lengths differ.
+/// If the lengths differ, or a scale is negative, infinite or NaN.
 #[track_caller]
 pub fn check_close<A, B>(
     what: impl Display,
@@ -147,6 +154,23 @@ pub fn assert_near(
     assert_close(what, &[ours.into()], &[reference.into()], scale, bound);
 }
 
+/// Asserts that values differ: the largest difference is more than `least` times the scale.
+///
+/// # Panics
+/// If they do not, or if it is infinite: NaN and infinities are not the effect that a test looks for.
+#[track_caller]
+pub fn assert_differs<A, B>(what: impl Display, ours: &[A], other: &[B], scale: Scale, least: f64)
+where
+    A: Copy + Into<f64>,
+    B: Copy + Into<f64>,
+{
+    let found = difference(ours, other, scale);
+    assert!(
+        found > least && found.is_finite(),
+        "{what}: the difference is {found:.1e} of the scale instead of a number above {least:.1e}"
+    );
+}
+
 /// The value that differs most.
 struct Worst {
     index: usize,
@@ -162,8 +186,18 @@ where
     B: Copy + Into<f64>,
 {
     assert_eq!(ours.len(), reference.len(), "different numbers of values");
-    if let Scale::Terms(magnitudes) = scale {
-        assert_eq!(ours.len(), magnitudes.len(), "different numbers of scales");
+    let is_magnitude = |scale: f64| scale >= 0.0 && scale.is_finite();
+    let given: &[f64] = match &scale {
+        Scale::LargestOr(magnitude) | Scale::Of(magnitude) => std::slice::from_ref(magnitude),
+        Scale::Terms(magnitudes) => {
+            assert_eq!(ours.len(), magnitudes.len(), "different numbers of scales");
+            magnitudes
+        }
+        Scale::One | Scale::Largest | Scale::EachOrOne => &[],
+    };
+    // A negative scale would make every difference negative, an infinite one zero.
+    if let Some(bad) = given.iter().find(|it| !is_magnitude(**it)) {
+        panic!("the scale {bad} is not a magnitude");
     }
     let largest = |min: f64| {
         let magnitudes = reference.iter().map(|it| (*it).into().abs());
@@ -259,6 +293,37 @@ mod tests {
         assert_eq!(difference(&[0.0f32], &[0.0f32], Scale::Largest), 0.0);
         let found = difference(&[1e-30f32], &[0.0f32], Scale::Largest);
         assert_eq!(found, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_scale_that_is_no_magnitude_is_refused() {
+        for bad in [-1.0, f64::INFINITY, f64::NAN] {
+            for scale in [
+                Scale::Of(bad),
+                Scale::LargestOr(bad),
+                Scale::Terms(&[1.0, bad]),
+            ] {
+                // Equal values: the scale is checked, not only used.
+                let call = || difference(&[1.0f32, 2.0], &[1.0f32, 2.0], scale);
+                assert!(std::panic::catch_unwind(call).is_err(), "{scale:?}");
+            }
+        }
+        assert_eq!(difference(&[0.0f32], &[0.0f32], Scale::Of(0.0)), 0.0);
+        let found = difference(&[1e-30f32], &[0.0f32], Scale::Of(0.0));
+        assert_eq!(found, f64::INFINITY);
+    }
+
+    #[test]
+    fn values_that_differ_are_finite_and_differ_by_more_than_the_least() {
+        let differs = |ours: f32, other: f32| {
+            let check = || assert_differs("y", &[1.0f32, ours], &[1.0f32, other], Scale::One, 0.5);
+            std::panic::catch_unwind(check).is_ok()
+        };
+        assert!(differs(2.0, 1.0) && differs(-1.0, 1.0));
+        assert!(!differs(1.0, 1.0) && !differs(1.5, 1.0));
+        for bad in [f32::NAN, INFINITY] {
+            assert!(!differs(bad, 1.0) && !differs(1.0, bad) && !differs(bad, bad));
+        }
     }
 
     #[test]

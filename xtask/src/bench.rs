@@ -341,9 +341,9 @@ impl Table {
 
 /// In Markdown: kernels beside their naive versions.
 fn naive_table(lines: &[Value]) -> String {
-    let mut text =
-        "\n| kernel | ours, min ms | naive, min ms | naive over ours |\n|---|--:|--:|--:|\n"
-            .to_owned();
+    let mut text = "\nEach kernel and its naive reference (scalar, in f64, on one thread):\n\n\
+                    | kernel | ours, min ms | naive, min ms | naive over ours |\n|---|--:|--:|--:|\n"
+        .to_owned();
     for line in lines {
         let number = |key: &str| line[key].as_f64().unwrap_or(f64::NAN);
         let (ours, naive) = (number("min_ms"), number("naive_min_ms"));

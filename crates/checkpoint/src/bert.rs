@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use super::bert_family::{
-    BertConfig, QA_ROWS, RENAMED, ROWS, TOKEN_CLASSIFIER_ROWS, mlm_head, pooler,
-    question_answering, sequence_classifier, set_mlm_head, set_pooler, token_classifier,
+    BertConfig, QA_ROWS, RENAMED, ROWS, TOKEN_CLASSIFIER_ROWS, mlm_head, next_sentence_head,
+    pooler, pretraining_heads, question_answering, sequence_classifier, token_classifier,
 };
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
 use attentive_model::ModelConfig;
-use attentive_model::head::SequenceClassifierConfig;
 use attentive_model::positions::{LearnedConfig, PositionsConfig};
 
 pub(super) const FORMAT: Format = Format {
@@ -46,20 +45,13 @@ pub(super) const FORMAT: Format = Format {
         },
         ModelClass {
             name: "BertForPreTraining",
-            heads: |json, config| {
-                set_mlm_head(json, config, None);
-                next_sentence_head(config);
-                Ok(())
-            },
+            heads: pretraining_heads,
             rows: PRETRAINING_ROWS,
             base_model: false,
         },
         ModelClass {
             name: "BertForNextSentencePrediction",
-            heads: |_, config| {
-                next_sentence_head(config);
-                Ok(())
-            },
+            heads: next_sentence_head,
             rows: PRETRAINING_ROWS,
             base_model: false,
         },
@@ -124,17 +116,6 @@ pub(super) const PRETRAINING_ROWS: &[TensorRow] = &[
     ("sequence_classifier.projection.weight", "cls.seq_relationship.weight",                Same),
     ("sequence_classifier.projection.bias",   "cls.seq_relationship.bias",                  Same),
 ];
-
-/// Next-sentence prediction: a classifier on the pooler.
-pub(super) fn next_sentence_head(config: &mut ModelConfig) {
-    set_pooler(config, None);
-    config.sequence_classifier = Some(SequenceClassifierConfig {
-        classes: 2,
-        bias: true,
-        dropout: 0.0,
-        distillation: false,
-    });
-}
 
 fn read(json: &Value) -> Result<ModelConfig, String> {
     let hf = BertConfig::read(json, BertConfig::default())?;

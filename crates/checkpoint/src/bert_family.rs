@@ -12,8 +12,8 @@ use attentive_model::block::{BlockConfig, NormPlacement};
 use attentive_model::embeddings::EmbeddingConfig;
 use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
 use attentive_model::head::{
-    HeadConfig, LmHeadConfig, PooledFrom, PoolerConfig, PoolerProjection, TokenClassifierConfig,
-    TokenTask, TransformConfig,
+    HeadConfig, LmHeadConfig, PooledFrom, PoolerConfig, PoolerProjection, SequenceClassifierConfig,
+    TokenClassifierConfig, TokenTask, TransformConfig,
 };
 use attentive_model::positions::PositionsConfig;
 use attentive_model::{Activation, ModelConfig, NormConfig, StackConfig};
@@ -230,6 +230,24 @@ pub fn set_mlm_head(json: &Value, config: &mut ModelConfig, activation: Option<A
 pub fn mlm_head(json: &Value, config: &mut ModelConfig) -> Result<(), String> {
     set_mlm_head(json, config, None);
     Ok(())
+}
+
+/// Next-sentence prediction: a classifier on the pooler.
+pub fn next_sentence_head(_: &Value, config: &mut ModelConfig) -> Result<(), String> {
+    set_pooler(config, None);
+    config.sequence_classifier = Some(SequenceClassifierConfig {
+        classes: 2,
+        bias: true,
+        dropout: 0.0,
+        distillation: false,
+    });
+    Ok(())
+}
+
+/// The heads of pretraining: an LM head, and next-sentence prediction.
+pub fn pretraining_heads(json: &Value, config: &mut ModelConfig) -> Result<(), String> {
+    mlm_head(json, config)?;
+    next_sentence_head(json, config)
 }
 
 /// [`set_pooler`] as the head of a model class.

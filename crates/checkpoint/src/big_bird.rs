@@ -5,10 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::activation::activation;
-use super::bert::next_sentence_head;
 use super::bert_family::{
-    BertConfig, RENAMED, ROWS, pooler, question_answering, sequence_classifier, set_mlm_head,
-    set_pooler, token_classifier,
+    BertConfig, RENAMED, ROWS, pooler, pretraining_heads, question_answering, sequence_classifier,
+    set_mlm_head, set_pooler, token_classifier,
 };
 use super::config_json::typed;
 use super::heads::refuse_unless;
@@ -67,11 +66,7 @@ pub(super) const FORMAT: Format = Format {
         },
         ModelClass {
             name: "BigBirdForPreTraining",
-            heads: |json, config| {
-                set_mlm_head(json, config, None);
-                next_sentence_head(config);
-                Ok(())
-            },
+            heads: pretraining_heads,
             rows: HEAD_ROWS,
             base_model: false,
         },

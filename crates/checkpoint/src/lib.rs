@@ -72,7 +72,7 @@ pub use save::{
 pub use tensor_file::{TensorFile, write_tensors};
 
 use attentive_model::{Model, ModelConfig, parameters, replace_parameters};
-use format::{FORMATS, Format, ModelClass, choose_format};
+use format::{FORMATS, Format, ModelClass};
 use name_table::TensorNames;
 
 /// What Hugging Face returns as the last of a family's hidden states.
@@ -164,14 +164,6 @@ fn load_weights<M: Module>(
                 problems,
             })?;
     Ok(replace_parameters(model, values))
-}
-
-/// Weights or gradients, one tensor per parameter, under the names and in the layout in which they are saved.
-pub fn saved_tensors(
-    config: &ModelConfig,
-    tensors: BTreeMap<String, TensorData>,
-) -> BTreeMap<String, TensorData> {
-    choose_format(config, None).names.write(tensors)
 }
 
 /// The values of a module's parameters, by parameter name.

@@ -6,24 +6,21 @@ use serde_json::{Value, json};
 use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
 use super::sliding_windows::WindowRun;
-use super::{Format, LastHiddenState, config_json::typed};
+use super::{Format, config_json::typed};
 use attentive_model::ModelConfig;
 use attentive_model::feed_forward::FeedForwardConfig;
 
-pub(super) const FORMAT: Format = Format {
-    model_type: "llama",
-    decoder: None,
+pub(super) const FORMAT: Format = family::format(
+    "llama",
     read,
     write,
-    table: family::table(&[family::SECTION]),
-    group: |_| 1,
-    last_hidden_state: LastHiddenState::AfterFinalNorm,
-    architectures: &[
+    &[family::SECTION],
+    &[
         lm_head("LlamaForCausalLM", family::LM_HEAD_ROWS),
         base_model("LlamaModel"),
         last_token_classifier("LlamaForSequenceClassification"),
     ],
-};
+);
 
 /// The keys besides the family's.
 #[derive(Default, Serialize, Deserialize)]

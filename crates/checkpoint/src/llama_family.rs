@@ -10,6 +10,7 @@ use super::heads::tied_or_separate;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::rope::{RopeKeys, scaling_json};
 use super::sliding_windows::WindowRun;
+use super::{Format, LastHiddenState, ModelClass};
 use attentive_model::attention::{AttentionConfig, FullAttentionConfig, SlidingWindowConfig};
 use attentive_model::block::{BlockConfig, NormPlacement};
 use attentive_model::feed_forward::{FeedForwardConfig, GatedConfig};
@@ -18,13 +19,13 @@ use attentive_model::positions::PositionsConfig;
 use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
 /// A prefix that some files leave out of every name.
-pub(super) const PREFIX: &str = "model.";
+const PREFIX: &str = "model.";
 
 /// Rotary buffers that old versions saved, and the copy of the tied embedding.
-pub(super) const IGNORED: &[&str] = &[".rotary_emb.inv_freq", "lm_head.weight"];
+const IGNORED: &[&str] = &[".rotary_emb.inv_freq", "lm_head.weight"];
 
 #[rustfmt::skip] // Keeps the columns aligned.
-pub(super) const ROWS: &[TensorRow] = &[
+const ROWS: &[TensorRow] = &[
     ("tokens.weight",                                  "embed_tokens.weight",                            Same),
     ("blocks.{layer}.attention.norm_before.weight",    "layers.{layer}.input_layernorm.weight",          Same),
     ("blocks.{layer}.attention.body.query.weight",     "layers.{layer}.self_attn.q_proj.weight",         Same),
@@ -45,22 +46,42 @@ pub(super) const ROWS: &[TensorRow] = &[
     ("final_norm.weight",                              "norm.weight",                                    Same),
 ];
 
-/// The names of the stack.
-pub(super) const SECTION: Section = Section {
-    model_prefix: "stack.",
-    file_prefix: PREFIX,
-    rows: ROWS,
-};
+/// The names that all formats share.
+pub(super) const SECTION: Section = section(ROWS);
 
-/// The names of a format with these sections.
-pub(super) const fn table(sections: &'static [Section]) -> NameTable {
-    NameTable {
-        sections,
-        optional_prefix: PREFIX,
-        ignored: IGNORED,
-        renamed: &[],
-        aliases: &[],
-        zero_if_missing: &[],
+/// Names of the stack.
+pub(super) const fn section(rows: &'static [TensorRow]) -> Section {
+    Section {
+        model_prefix: "stack.",
+        file_prefix: PREFIX,
+        rows,
+    }
+}
+
+/// The format of a model type of the family.
+pub(super) const fn format(
+    model_type: &'static str,
+    read: fn(&Value) -> Result<ModelConfig, String>,
+    write: fn(&ModelConfig) -> Option<Value>,
+    sections: &'static [Section],
+    architectures: &'static [ModelClass],
+) -> Format {
+    Format {
+        model_type,
+        decoder: None,
+        read,
+        write,
+        table: NameTable {
+            sections,
+            optional_prefix: PREFIX,
+            ignored: IGNORED,
+            renamed: &[],
+            aliases: &[],
+            zero_if_missing: &[],
+        },
+        group: |_| 1,
+        last_hidden_state: LastHiddenState::AfterFinalNorm,
+        architectures,
     }
 }
 

@@ -6,23 +6,20 @@ use serde_json::{Value, json};
 use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
 use super::sliding_windows::WindowRun;
-use super::{Format, LastHiddenState, config_json::typed};
+use super::{Format, config_json::typed};
 use attentive_model::ModelConfig;
 
-pub(super) const FORMAT: Format = Format {
-    model_type: "mistral",
-    decoder: None,
+pub(super) const FORMAT: Format = family::format(
+    "mistral",
     read,
     write,
-    table: family::table(&[family::SECTION]),
-    group: |_| 1,
-    last_hidden_state: LastHiddenState::AfterFinalNorm,
-    architectures: &[
+    &[family::SECTION],
+    &[
         lm_head("MistralForCausalLM", family::LM_HEAD_ROWS),
         base_model("MistralModel"),
         last_token_classifier("MistralForSequenceClassification"),
     ],
-};
+);
 
 /// The keys besides the family's.
 #[derive(Serialize, Deserialize)]

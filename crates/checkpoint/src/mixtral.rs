@@ -6,35 +6,25 @@ use serde_json::{Value, json};
 use super::activation::activation;
 use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
-use super::name_table::{Section, TensorRow, Transform::Same};
+use super::name_table::{TensorRow, Transform::Same};
 use super::sliding_windows::WindowRun;
-use super::{Format, LastHiddenState, config_json::typed};
+use super::{Format, config_json::typed};
 use attentive_model::ModelConfig;
 use attentive_model::feed_forward::{
     ExpertForm, ExpertWeighting, ExpertsConfig, FeedForwardConfig,
 };
 
-pub(super) const FORMAT: Format = Format {
-    model_type: "mixtral",
-    decoder: None,
+pub(super) const FORMAT: Format = family::format(
+    "mixtral",
     read,
     write,
-    table: family::table(&[
-        family::SECTION,
-        Section {
-            model_prefix: "stack.",
-            file_prefix: family::PREFIX,
-            rows: EXPERT_ROWS,
-        },
-    ]),
-    group: |_| 1,
-    last_hidden_state: LastHiddenState::AfterFinalNorm,
-    architectures: &[
+    &[family::SECTION, family::section(EXPERT_ROWS)],
+    &[
         lm_head("MixtralForCausalLM", family::LM_HEAD_ROWS),
         base_model("MixtralModel"),
         last_token_classifier("MixtralForSequenceClassification"),
     ],
-};
+);
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const EXPERT_ROWS: &[TensorRow] = &[

@@ -5,23 +5,20 @@ use serde_json::{Value, json};
 use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
 use super::sliding_windows::QwenWindowConfig;
-use super::{Format, LastHiddenState, config_json::typed};
+use super::{Format, config_json::typed};
 use attentive_model::ModelConfig;
 
-pub(super) const FORMAT: Format = Format {
-    model_type: "qwen2",
-    decoder: None,
+pub(super) const FORMAT: Format = family::format(
+    "qwen2",
     read,
     write,
-    table: family::table(&[family::SECTION]),
-    group: |_| 1,
-    last_hidden_state: LastHiddenState::AfterFinalNorm,
-    architectures: &[
+    &[family::SECTION],
+    &[
         lm_head("Qwen2ForCausalLM", family::LM_HEAD_ROWS),
         base_model("Qwen2Model"),
         last_token_classifier("Qwen2ForSequenceClassification"),
     ],
-};
+);
 
 fn defaults() -> LlamaFamilyConfig {
     LlamaFamilyConfig {

@@ -5,32 +5,22 @@ use serde_json::{Value, json};
 
 use super::heads::{base_model, last_token_classifier, lm_head};
 use super::llama_family::{self as family, LlamaFamily, LlamaFamilyConfig};
-use super::name_table::{Section, TensorRow, Transform::Same};
+use super::name_table::{TensorRow, Transform::Same};
 use super::sliding_windows::QwenWindowConfig;
-use super::{Format, LastHiddenState, config_json::typed};
+use super::{Format, config_json::typed};
 use attentive_model::ModelConfig;
 
-pub(super) const FORMAT: Format = Format {
-    model_type: "qwen3",
-    decoder: None,
+pub(super) const FORMAT: Format = family::format(
+    "qwen3",
     read,
     write,
-    table: family::table(&[
-        family::SECTION,
-        Section {
-            model_prefix: "stack.",
-            file_prefix: family::PREFIX,
-            rows: QK_NORM_ROWS,
-        },
-    ]),
-    group: |_| 1,
-    last_hidden_state: LastHiddenState::AfterFinalNorm,
-    architectures: &[
+    &[family::SECTION, family::section(QK_NORM_ROWS)],
+    &[
         lm_head("Qwen3ForCausalLM", family::LM_HEAD_ROWS),
         base_model("Qwen3Model"),
         last_token_classifier("Qwen3ForSequenceClassification"),
     ],
-};
+);
 
 #[rustfmt::skip] // Keeps the columns aligned.
 const QK_NORM_ROWS: &[TensorRow] = &[

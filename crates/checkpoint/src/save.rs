@@ -6,10 +6,10 @@ use std::path::Path;
 use burn::tensor::{DType, TensorData};
 use serde_json::{Value, json};
 
-use super::format::SerializedConfig;
+use super::format::{SerializedConfig, choose_format};
 use super::{
-    CheckpointError, Description, attentive, choose_format, config_json, model_tensors,
-    replace_file, write_tensors,
+    CheckpointError, Description, attentive, config_json, model_tensors, replace_file,
+    write_tensors,
 };
 use attentive_generation::{GenerationSettings, SpecialTokens};
 use attentive_model::{Model, ModelConfig};

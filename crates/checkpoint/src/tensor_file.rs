@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use attentive_formats::error_text::excerpt;
 use attentive_formats::{FileError, TensorSet, pickle, safetensors as safe};
 use burn::tensor::{AllocationProperty, Bytes, DType, TensorData};
 use safetensors::tensor::{Dtype, TensorView};
@@ -127,7 +128,7 @@ impl TensorFile {
     fn error(&self, name: &str, problem: String) -> CheckpointError {
         CheckpointError::Broken {
             path: self.path.clone(),
-            problem: format!("tensor {} {problem}", name.escape_debug()),
+            problem: format!("tensor {} {problem}", excerpt(name)),
         }
     }
 }

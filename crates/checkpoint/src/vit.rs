@@ -47,18 +47,7 @@ pub(super) const VIT: Format = Format {
         ModelClass {
             name: "ViTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
-            rows: &[
-                (
-                    "sequence_classifier.projection.weight",
-                    "classifier.weight",
-                    Same,
-                ),
-                (
-                    "sequence_classifier.projection.bias",
-                    "classifier.bias",
-                    Same,
-                ),
-            ],
+            rows: CLASSIFIER_ROWS,
             base_model: false,
         },
     ],
@@ -96,18 +85,7 @@ pub(super) const DEIT: Format = Format {
         ModelClass {
             name: "DeiTForImageClassification",
             heads: |json, config| image_classifier(json, config, false),
-            rows: &[
-                (
-                    "sequence_classifier.projection.weight",
-                    "classifier.weight",
-                    Same,
-                ),
-                (
-                    "sequence_classifier.projection.bias",
-                    "classifier.bias",
-                    Same,
-                ),
-            ],
+            rows: CLASSIFIER_ROWS,
             base_model: false,
         },
         ModelClass {
@@ -165,6 +143,12 @@ const ROWS: &[TensorRow] = &[
     ("blocks.{layer}.feed_forward.body.down.bias",     "encoder.layer.{layer}.output.dense.bias",                Same),
     ("final_norm.weight",                              "layernorm.weight",                                       Same),
     ("final_norm.bias",                                "layernorm.bias",                                         Same),
+];
+
+#[rustfmt::skip]
+const CLASSIFIER_ROWS: &[TensorRow] = &[
+    ("sequence_classifier.projection.weight", "classifier.weight", Same),
+    ("sequence_classifier.projection.bias",   "classifier.bias",   Same),
 ];
 
 /// The keys of config.json that affect the output. Other keys are ignored.

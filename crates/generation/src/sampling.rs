@@ -202,18 +202,20 @@ fn argmax(logits: &[f32]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use attentive_testing::{Scale, assert_near};
 
     #[test]
     fn samples_follow_the_probabilities() {
         let sampling = Sampling::default();
         let logits = [0.2f32, 0.5, 0.3].map(f32::ln).to_vec();
-        let mut counts = [0i32; 3];
+        let mut counts = [0; 3];
         for position in 0..3000 {
             let id = sampling.sample(logits.clone(), position);
             counts[id.unwrap() as usize] += 1;
         }
-        for (count, expected) in counts.iter().zip([600, 1500, 900]) {
-            assert!((*count - expected).abs() < 120, "{counts:?}");
+        for (count, probability) in counts.into_iter().zip([0.2, 0.5, 0.3]) {
+            let std = (3000.0 * probability * (1.0 - probability)).sqrt();
+            assert_near("count", count, 3000.0 * probability, Scale::Of(std), 4.0);
         }
     }
 

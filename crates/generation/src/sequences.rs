@@ -1,8 +1,7 @@
 //! A batch of sequences of equal length, decoded with a KV cache where all layers support one.
 
 use attentive_model::attention::Memory;
-use attentive_model::{Cache, ForwardOptions, Input, Model};
-use burn::tensor::{Int, Tensor, TensorData};
+use attentive_model::{Cache, ForwardOptions, Input, Model, ids_tensor};
 
 /// A batch of sequences.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl<'m> Sequences<'m> {
         let length = inputs[0].len();
         let input = Input {
             memory: self.memory.clone(),
-            ..Input::new(ids(inputs, self.model))
+            ..Input::new(ids_tensor(inputs, &self.model.device()))
         };
         let options = ForwardOptions {
             cache: self.cache.as_mut(),
@@ -86,26 +85,8 @@ impl<'m> Sequences<'m> {
         let source = |row: &usize| self.sources.get(*row).copied().unwrap_or(*row);
         let sources: Vec<usize> = rows.iter().map(source).collect();
         if let Some(memory) = self.memory.take_if(|_| sources != self.sources) {
-            self.memory = Some(select_rows(memory, rows));
+            self.memory = Some(memory.select(rows));
         }
         self.sources = sources;
-    }
-}
-
-/// Rows of equal length as the model's input.
-pub(crate) fn ids(rows: &[Vec<u32>], model: &Model) -> Tensor<2, Int> {
-    let values: Vec<i64> = rows.iter().flatten().map(|id| i64::from(*id)).collect();
-    let data = TensorData::new(values, [rows.len(), rows[0].len()]);
-    Tensor::from_data(data, &model.device())
-}
-
-fn select_rows(memory: Memory, rows: &[usize]) -> Memory {
-    let indices: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-    let indices = Tensor::<1, Int>::from_data(indices.as_slice(), &memory.keys.device());
-    Memory {
-        keys: memory.keys.select(0, indices.clone()),
-        values: memory.values.select(0, indices),
-        non_padding: (memory.non_padding)
-            .map(|ranges| rows.iter().map(|row| ranges[*row].clone()).collect()),
     }
 }

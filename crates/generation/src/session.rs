@@ -1,9 +1,9 @@
 //! A session: one sequence and the KV cache of its tokens.
 
 use attentive_model::attention::Memory;
-use attentive_model::{ForwardOptions, Input, Model};
+use attentive_model::{ForwardOptions, Input, Model, ids_tensor};
 
-use crate::sequences::{Sequences, ids};
+use crate::sequences::Sequences;
 
 /// One sequence that a model continues.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub fn encode(model: &Model, sources: &[Vec<u32>], pad: u32) -> Memory {
     let equal = sources.iter().all(|source| source.len() == longest);
     let input = Input {
         non_padding: (!equal).then(|| sources.iter().map(|source| 0..source.len()).collect()),
-        ..Input::new(ids(&rows, model))
+        ..Input::new(ids_tensor(&rows, &model.device()))
     };
     model.encode(input, ForwardOptions::default())
 }

@@ -138,6 +138,11 @@ impl HubError {
     }
 }
 
+/// Text from a server or a file in a message: escaped, truncated to 160 characters.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.escape_debug().take(160).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 use crate::FileKind;
+use crate::error::excerpt;
 use crate::id::is_file_name;
 
 /// Which files of a model to download.
@@ -163,7 +164,7 @@ pub(crate) fn shards_of(path: &Path) -> Result<BTreeSet<String>, String> {
             // An index must not escape its folder.
             match is_file_name(name) {
                 true => Ok(name.to_owned()),
-                false => Err(format!("`{}` is not a file name", name.escape_debug())),
+                false => Err(format!("`{}` is not a file name", excerpt(name))),
             }
         })
         .collect()

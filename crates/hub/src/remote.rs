@@ -12,6 +12,7 @@ use ureq::http::header::{CONTENT_LENGTH, ETAG, LOCATION};
 use ureq::{Agent, Body};
 
 use crate::cache::repo;
+use crate::error::excerpt;
 use crate::id::is_file_name;
 use crate::{HubError, ModelId, Proxy, Settings, Token};
 
@@ -108,7 +109,7 @@ impl<'a> Remote<'a> {
             serde_json::from_slice(&text).map_err(|error| invalid_response(error.to_string()))?;
         // It becomes a folder name.
         if !is_file_name(&info.sha) {
-            let sha = info.sha.escape_debug();
+            let sha = excerpt(&info.sha);
             return Err(invalid_response(format!("`{sha}` is not a commit")));
         }
         Ok(Listing {
@@ -149,7 +150,7 @@ impl<'a> Remote<'a> {
         let etag = etag.as_deref().map(strip_etag).unwrap_or_default();
         // It becomes a file name.
         if !is_file_name(etag) {
-            let problem = format!("`{}` is not an etag", etag.escape_debug());
+            let problem = format!("`{}` is not an etag", excerpt(etag));
             return Err(invalid_response(name, problem));
         }
         let size = size.ok_or_else(|| invalid_response(name, "it has no size".to_owned()))?;

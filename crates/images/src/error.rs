@@ -71,7 +71,7 @@ pub enum ImageError {
     #[error(
         "{path} is of type {found}, which is not supported; supported are {supported}",
         path = path.display(),
-        found = found.escape_debug()
+        found = excerpt(found)
     )]
     UnsupportedType {
         /// The file.
@@ -82,7 +82,12 @@ pub enum ImageError {
         supported: String,
     },
     /// A value is not supported.
-    #[error("{path}: {key} = {value} is not supported; expected {expected}", path = path.display())]
+    #[error(
+        "{path}: {key} = {value} is not supported; expected {expected}",
+        path = path.display(),
+        key = excerpt(key),
+        value = excerpt(value)
+    )]
     Setting {
         /// The file.
         path: PathBuf,
@@ -113,4 +118,13 @@ pub enum ImageError {
         /// The height of the first image.
         first_height: usize,
     },
+}
+
+/// Text of a file in a message: control characters escaped, truncated to 160 characters.
+fn excerpt(text: &str) -> String {
+    let escaped = |character: char| match character.is_control() {
+        true => character.escape_debug().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().take(160).map(escaped).collect()
 }

@@ -3,7 +3,9 @@
 
 use pulp::Simd;
 
-use crate::map_reduce::{VectorOp, for_variant, map_reduce, parallel_map};
+use crate::map_reduce::{
+    Apply, ApplyBackward, ElementwiseFunction, VectorOp, for_variant, map_reduce, parallel_map,
+};
 use crate::simd::{exp_nonpositive, normal_cdf};
 
 /// An activation function.
@@ -130,19 +132,34 @@ pub(crate) const KINDS: [Activation; 5] = [
     Activation::Sigmoid,
 ];
 
+/// The activation `KINDS[KIND]`.
+struct ActivationFunction<const KIND: usize>;
+
+impl<const KIND: usize> ElementwiseFunction for ActivationFunction<KIND> {
+    #[inline(always)]
+    fn value<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+        value(simd, KINDS[KIND], x)
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(&self, simd: S, x: S::f32s, dy: S::f32s) -> S::f32s {
+        gradient(simd, KINDS[KIND], x, dy)
+    }
+}
+
 /// `y = f(x)`.
 ///
 /// # Panics
 /// When the lengths differ.
 pub fn activate(kind: Activation, x: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_map("activate", &Forward::<KIND>, [x], [y]));
+    for_kind!(kind, KIND => parallel_map("activate", &Apply(ActivationFunction::<KIND>), [x], [y]));
 }
 
 /// `x = f(x)`, inside a kernel.
 #[inline(always)]
 pub(crate) fn activate_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32]) {
     for_kind!(kind, KIND => {
-        map_reduce(simd, &Forward::<KIND>, [], [x]);
+        map_reduce(simd, &Apply(ActivationFunction::<KIND>), [], [x]);
     });
 }
 
@@ -155,7 +172,7 @@ pub(crate) fn activate_saving<S: Simd>(
     pre_activation: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        map_reduce(simd, &SavingForward::<KIND>, [], [x, pre_activation]);
+        map_reduce(simd, &ApplySaving(ActivationFunction::<KIND>), [], [x, pre_activation]);
     });
 }
 
@@ -163,7 +180,7 @@ pub(crate) fn activate_saving<S: Simd>(
 #[inline(always)]
 pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x: &mut [f32]) {
     for_kind!(kind, KIND => {
-        map_reduce(simd, &Gate::<KIND>, [gate], [x]);
+        map_reduce(simd, &Gate(ActivationFunction::<KIND>), [gate], [x]);
     });
 }
 
@@ -171,7 +188,7 @@ pub(crate) fn gate_in_place<S: Simd>(simd: S, kind: Activation, gate: &[f32], x:
 #[inline(always)]
 pub(crate) fn backward_in_place<S: Simd>(simd: S, kind: Activation, x: &mut [f32], d: &mut [f32]) {
     for_kind!(kind, KIND => {
-        map_reduce(simd, &Backward::<KIND>, [], [x, d]);
+        map_reduce(simd, &ApplyBackward(ActivationFunction::<KIND>), [], [x, d]);
     });
 }
 
@@ -185,7 +202,7 @@ pub(crate) fn gated_backward_in_place<S: Simd>(
     d: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        map_reduce(simd, &Backward::<KIND>, [], [gate, up, d]);
+        map_reduce(simd, &GateBackward(ActivationFunction::<KIND>), [], [gate, up, d]);
     });
 }
 
@@ -194,7 +211,9 @@ pub(crate) fn gated_backward_in_place<S: Simd>(
 /// # Panics
 /// When the lengths differ.
 pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_map("activate_backward", &Backward::<KIND>, [x, dy], [dx]));
+    for_kind!(kind, KIND => {
+        parallel_map("activate_backward", &ApplyBackward(ActivationFunction::<KIND>), [x, dy], [dx]);
+    });
 }
 
 /// `y = f(gate) · up`.
@@ -202,7 +221,7 @@ pub fn activate_backward(kind: Activation, x: &[f32], dy: &[f32], dx: &mut [f32]
 /// # Panics
 /// When the lengths differ.
 pub fn gated(kind: Activation, gate: &[f32], up: &[f32], y: &mut [f32]) {
-    for_kind!(kind, KIND => parallel_map("gated", &Forward::<KIND>, [gate, up], [y]));
+    for_kind!(kind, KIND => parallel_map("gated", &Gate(ActivationFunction::<KIND>), [gate, up], [y]));
 }
 
 /// `dgate = dy · up · f'(gate)` and `dup = dy · f(gate)`.
@@ -218,13 +237,13 @@ pub fn gated_backward(
     dup: &mut [f32],
 ) {
     for_kind!(kind, KIND => {
-        parallel_map("gated_backward", &Backward::<KIND>, [gate, up, dy], [dgate, dup]);
+        let op = GateBackward(ActivationFunction::<KIND>);
+        parallel_map("gated_backward", &op, [gate, up, dy], [dgate, dup]);
     });
 }
 
-struct Forward<const KIND: usize>;
-
-impl<const KIND: usize> VectorOp<0, 1, 0> for Forward<KIND> {
+/// In place.
+impl<F: ElementwiseFunction> VectorOp<0, 1, 0> for Apply<F> {
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
@@ -232,67 +251,27 @@ impl<const KIND: usize> VectorOp<0, 1, 0> for Forward<KIND> {
         []: [S::f32s; 0],
         [x]: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([value(simd, KINDS[KIND], x)], [])
+        ([self.0.value(simd, x)], [])
     }
 }
 
-impl<const KIND: usize> VectorOp<1, 1, 0> for Forward<KIND> {
+/// [`Apply`] in place that saves its input.
+struct ApplySaving<F>(F);
+
+impl<F: ElementwiseFunction> VectorOp<0, 2, 0> for ApplySaving<F> {
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
         simd: S,
-        [x]: [S::f32s; 1],
-        _: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([value(simd, KINDS[KIND], x)], [])
-    }
-}
-
-/// [`Forward`] that saves its input.
-struct SavingForward<const KIND: usize>;
-
-impl<const KIND: usize> VectorOp<0, 2, 0> for SavingForward<KIND> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        _: [S::f32s; 0],
+        []: [S::f32s; 0],
         [x, _]: [S::f32s; 2],
     ) -> ([S::f32s; 2], [S::f32s; 0]) {
-        ([value(simd, KINDS[KIND], x), x], [])
+        ([self.0.value(simd, x), x], [])
     }
 }
 
-/// Multiplies by the activated gate.
-struct Gate<const KIND: usize>;
-
-impl<const KIND: usize> VectorOp<1, 1, 0> for Gate<KIND> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [gate]: [S::f32s; 1],
-        [x]: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.mul_f32s(value(simd, KINDS[KIND], gate), x)], [])
-    }
-}
-
-impl<const KIND: usize> VectorOp<2, 1, 0> for Forward<KIND> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [gate, up]: [S::f32s; 2],
-        _: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.mul_f32s(value(simd, KINDS[KIND], gate), up)], [])
-    }
-}
-
-struct Backward<const KIND: usize>;
-
-impl<const KIND: usize> VectorOp<0, 2, 0> for Backward<KIND> {
+/// In place, and recomputes the value.
+impl<F: ElementwiseFunction> VectorOp<0, 2, 0> for ApplyBackward<F> {
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
@@ -300,46 +279,42 @@ impl<const KIND: usize> VectorOp<0, 2, 0> for Backward<KIND> {
         []: [S::f32s; 0],
         [x, d]: [S::f32s; 2],
     ) -> ([S::f32s; 2], [S::f32s; 0]) {
-        let kind = KINDS[KIND];
-        ([value(simd, kind, x), gradient(simd, kind, x, d)], [])
+        ([self.0.value(simd, x), self.0.gradient(simd, x, d)], [])
     }
 }
 
-impl<const KIND: usize> VectorOp<0, 3, 0> for Backward<KIND> {
+/// Multiplies by the activated gate.
+struct Gate<F>(F);
+
+impl<F: ElementwiseFunction> VectorOp<2, 1, 0> for Gate<F> {
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
         simd: S,
-        []: [S::f32s; 0],
-        [gate, up, d]: [S::f32s; 3],
-    ) -> ([S::f32s; 3], [S::f32s; 0]) {
-        let kind = KINDS[KIND];
-        let activated = value(simd, kind, gate);
-        let dgate = gradient(simd, kind, gate, simd.mul_f32s(d, up));
-        (
-            [
-                dgate,
-                simd.mul_f32s(d, activated),
-                simd.mul_f32s(activated, up),
-            ],
-            [],
-        )
-    }
-}
-
-impl<const KIND: usize> VectorOp<2, 1, 0> for Backward<KIND> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [x, dy]: [S::f32s; 2],
+        [gate, up]: [S::f32s; 2],
         _: [S::f32s; 1],
     ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([gradient(simd, KINDS[KIND], x, dy)], [])
+        ([simd.mul_f32s(self.0.value(simd, gate), up)], [])
     }
 }
 
-impl<const KIND: usize> VectorOp<3, 2, 0> for Backward<KIND> {
+/// In place.
+impl<F: ElementwiseFunction> VectorOp<1, 1, 0> for Gate<F> {
+    #[inline(always)]
+    fn apply<S: Simd>(
+        &self,
+        simd: S,
+        [gate]: [S::f32s; 1],
+        [x]: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([simd.mul_f32s(self.0.value(simd, gate), x)], [])
+    }
+}
+
+/// The backward pass of [`Gate`].
+struct GateBackward<F>(F);
+
+impl<F: ElementwiseFunction> VectorOp<3, 2, 0> for GateBackward<F> {
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
@@ -347,10 +322,25 @@ impl<const KIND: usize> VectorOp<3, 2, 0> for Backward<KIND> {
         [gate, up, dy]: [S::f32s; 3],
         _: [S::f32s; 2],
     ) -> ([S::f32s; 2], [S::f32s; 0]) {
-        let kind = KINDS[KIND];
-        let dgate = gradient(simd, kind, gate, simd.mul_f32s(dy, up));
-        let dup = simd.mul_f32s(dy, value(simd, kind, gate));
+        let dgate = self.0.gradient(simd, gate, simd.mul_f32s(dy, up));
+        let dup = simd.mul_f32s(dy, self.0.value(simd, gate));
         ([dgate, dup], [])
+    }
+}
+
+/// In place, and recomputes the product.
+impl<F: ElementwiseFunction> VectorOp<0, 3, 0> for GateBackward<F> {
+    #[inline(always)]
+    fn apply<S: Simd>(
+        &self,
+        simd: S,
+        []: [S::f32s; 0],
+        [gate, up, d]: [S::f32s; 3],
+    ) -> ([S::f32s; 3], [S::f32s; 0]) {
+        let activated = self.0.value(simd, gate);
+        let dgate = self.0.gradient(simd, gate, simd.mul_f32s(d, up));
+        let dup = simd.mul_f32s(d, activated);
+        ([dgate, dup, simd.mul_f32s(activated, up)], [])
     }
 }
 

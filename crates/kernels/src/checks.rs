@@ -1,7 +1,7 @@
 //! Shared by the tests of all kernels: random inputs, finite differences, comparisons.
 
 use crate::simd::{self, with_instructions};
-use attentive_testing::{Scale, assert_close};
+use attentive_testing::{Scale, assert_close, ulps_of_sum};
 use proptest::prelude::*;
 
 /// Pseudorandom values between -3 and 3 (SplitMix64).
@@ -24,9 +24,31 @@ pub(crate) fn to_f64(values: &[f32]) -> Vec<f64> {
     values.iter().map(|x| f64::from(*x)).collect()
 }
 
-/// The absolute values, for error bounds.
-pub(crate) fn magnitudes(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|x| f64::from(x.abs())).collect()
+/// Pseudorandom values between -1 and 1.
+pub(crate) fn unit_values(seed: u64, count: usize) -> Vec<f32> {
+    let values = random_values(seed, count).into_iter();
+    values.map(|x| x / 3.0).collect()
+}
+
+/// What the rounding errors of sums of this many products of two [`unit_values`] are relative to: their standard deviation, since a
+/// product has a variance of 1/9, or the sum itself where it is larger. Where a sum cancels, its partial sums were as large. An
+/// initial value has the variance of three products.
+pub(crate) fn scales_of_sums(sums: &[f64], products: usize) -> Vec<f64> {
+    let std = ((products + 3) as f64).sqrt() / 3.0;
+    sums.iter().map(|sum| sum.abs().max(std)).collect()
+}
+
+/// Fails unless these are sums of this many products of two [`unit_values`], and an initial value, up to rounding errors.
+#[track_caller]
+pub(crate) fn assert_sums_close<A: Copy + Into<f64>>(
+    what: &str,
+    found: &[A],
+    expected: &[f64],
+    products: usize,
+) {
+    let scales = scales_of_sums(expected, products);
+    let bound = ulps_of_sum(products + 3);
+    assert_close(what, found, expected, Scale::Terms(&scales), bound);
 }
 
 /// Fails where values are not close, or where only one of the two is NaN.

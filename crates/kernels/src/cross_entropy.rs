@@ -12,96 +12,139 @@ pub const IGNORE_INDEX: i64 = -100;
 /// Logits per block: it is read twice, the second time from L1.
 const BLOCK: usize = 4096;
 
-/// The loss of each row of `vocabulary` logits, and for the backward pass the row's maximum and its sum of `exp(logit - max)`.
-/// (Saving their combination, the log-sum-exp, would lose precision for logits far from zero.)
+/// The forward pass: the loss of each row of `vocabulary` logits, and for the backward pass the row's maximum and its sum of
+/// `exp(logit - max)`. (Saving their combination, the log-sum-exp, would lose precision for logits far from zero.)
 ///
 /// With label smoothing `s` the target has the probability `1 - s`, and `s` is spread over the whole vocabulary. There is no
 /// reduction. A row whose target is [`IGNORE_INDEX`] is not read; its results are zero.
-///
-/// # Panics
-/// When the sizes do not match, or a target is not in the vocabulary.
-pub fn cross_entropy(
-    logits: &[f32],
-    targets: &[i64],
-    vocabulary: usize,
-    label_smoothing: f32,
-    losses: &mut [f32],
-    max: &mut [f32],
-    exp_sums: &mut [f32],
-) {
-    let operation = "cross_entropy";
-    let rows = targets.len();
-    check_length(operation, "logits", logits.len(), rows * vocabulary);
-    check_length(operation, "losses", losses.len(), rows);
-    check_length(operation, "max", max.len(), rows);
-    check_length(operation, "exp_sums", exp_sums.len(), rows);
-    check_targets(operation, targets, vocabulary);
-    let instructions = simd::instructions();
-    let parts = Partition::of_rows(rows, vocabulary);
-    let outputs = (parts.split_mut(losses, 1))
-        .zip(parts.split_mut(max, 1))
-        .zip(parts.split_mut(exp_sums, 1));
-    let tasks: Vec<_> = (parts.split(logits, vocabulary).zip(parts.split(targets, 1)))
-        .zip(outputs)
-        .map(
-            |((logits, targets), ((losses, max), exp_sums))| CrossEntropyForward {
-                vocabulary,
-                label_smoothing,
-                logits,
-                targets,
-                losses,
-                max,
-                exp_sums,
-            },
-        )
-        .collect();
-    partition::for_each(tasks, |task| simd::run(instructions, task));
+#[derive(Debug)]
+pub struct CrossEntropyForward<'a> {
+    /// `[rows, vocabulary]`
+    pub logits: &'a [f32],
+    /// `[rows]`
+    pub targets: &'a [i64],
+    /// The length of a row of logits.
+    pub vocabulary: usize,
+    /// The probability that is spread over the vocabulary.
+    pub label_smoothing: f32,
+    /// The result, `[rows]`.
+    pub losses: &'a mut [f32],
+    /// The maximum of each row, saved for the backward pass.
+    pub max: &'a mut [f32],
+    /// The sum of exponentials of each row, saved for the backward pass.
+    pub exp_sums: &'a mut [f32],
 }
 
-/// The gradient of the logits, `scale · (softmax - smoothed target)`; zero in ignored rows.
-///
-/// `scale` is the gradient of the reduced loss divided by the reduction's denominator.
-///
-/// # Panics
-/// When the sizes do not match, or a target is not in the vocabulary.
-#[allow(clippy::too_many_arguments)]
-pub fn cross_entropy_backward(
-    logits: &[f32],
-    targets: &[i64],
-    max: &[f32],
-    exp_sums: &[f32],
-    vocabulary: usize,
-    label_smoothing: f32,
-    scale: f32,
-    dlogits: &mut [f32],
-) {
-    let operation = "cross_entropy_backward";
-    let rows = targets.len();
-    check_length(operation, "logits", logits.len(), rows * vocabulary);
-    check_length(operation, "max", max.len(), rows);
-    check_length(operation, "exp_sums", exp_sums.len(), rows);
-    check_length(operation, "dlogits", dlogits.len(), rows * vocabulary);
-    check_targets(operation, targets, vocabulary);
-    let instructions = simd::instructions();
-    let parts = Partition::of_rows(rows, vocabulary);
-    let inputs = parts.split(logits, vocabulary).zip(parts.split(targets, 1));
-    let statistics = parts.split(max, 1).zip(parts.split(exp_sums, 1));
-    let tasks: Vec<_> = (inputs.zip(statistics))
-        .zip(parts.split_mut(dlogits, vocabulary))
-        .map(
-            |(((logits, targets), (max, exp_sums)), dlogits)| CrossEntropyBackward {
-                vocabulary,
-                label_smoothing,
-                scale,
-                logits,
-                targets,
-                max,
-                exp_sums,
-                dlogits,
-            },
-        )
-        .collect();
-    partition::for_each(tasks, |task| simd::run(instructions, task));
+impl CrossEntropyForward<'_> {
+    /// Computes all rows.
+    ///
+    /// # Panics
+    /// When the sizes do not match, or a target is not in the vocabulary.
+    pub fn run(self) {
+        let Self {
+            logits,
+            targets,
+            vocabulary,
+            label_smoothing,
+            losses,
+            max,
+            exp_sums,
+        } = self;
+        let operation = "cross_entropy";
+        let rows = targets.len();
+        check_length(operation, "logits", logits.len(), rows * vocabulary);
+        check_length(operation, "losses", losses.len(), rows);
+        check_length(operation, "max", max.len(), rows);
+        check_length(operation, "exp_sums", exp_sums.len(), rows);
+        check_targets(operation, targets, vocabulary);
+        let instructions = simd::instructions();
+        let parts = Partition::of_rows(rows, vocabulary);
+        let outputs = (parts.split_mut(losses, 1))
+            .zip(parts.split_mut(max, 1))
+            .zip(parts.split_mut(exp_sums, 1));
+        let tasks: Vec<_> = (parts.split(logits, vocabulary).zip(parts.split(targets, 1)))
+            .zip(outputs)
+            .map(
+                |((logits, targets), ((losses, max), exp_sums))| CrossEntropyForward {
+                    logits,
+                    targets,
+                    vocabulary,
+                    label_smoothing,
+                    losses,
+                    max,
+                    exp_sums,
+                },
+            )
+            .collect();
+        partition::for_each(tasks, |task| simd::run(instructions, task));
+    }
+}
+
+/// The backward pass: the gradient of the logits, `scale · (softmax - smoothed target)`; zero in ignored rows.
+#[derive(Debug)]
+pub struct CrossEntropyBackward<'a> {
+    /// `[rows, vocabulary]`
+    pub logits: &'a [f32],
+    /// `[rows]`
+    pub targets: &'a [i64],
+    /// The length of a row of logits.
+    pub vocabulary: usize,
+    /// As in the forward pass.
+    pub label_smoothing: f32,
+    /// The maximum of each row, from the forward pass.
+    pub max: &'a [f32],
+    /// The sum of exponentials of each row, from the forward pass.
+    pub exp_sums: &'a [f32],
+    /// The gradient of the reduced loss divided by the reduction's denominator.
+    pub scale: f32,
+    /// The result, `[rows, vocabulary]`.
+    pub dlogits: &'a mut [f32],
+}
+
+impl CrossEntropyBackward<'_> {
+    /// Computes all rows.
+    ///
+    /// # Panics
+    /// When the sizes do not match, or a target is not in the vocabulary.
+    pub fn run(self) {
+        let Self {
+            logits,
+            targets,
+            vocabulary,
+            label_smoothing,
+            max,
+            exp_sums,
+            scale,
+            dlogits,
+        } = self;
+        let operation = "cross_entropy_backward";
+        let rows = targets.len();
+        check_length(operation, "logits", logits.len(), rows * vocabulary);
+        check_length(operation, "max", max.len(), rows);
+        check_length(operation, "exp_sums", exp_sums.len(), rows);
+        check_length(operation, "dlogits", dlogits.len(), rows * vocabulary);
+        check_targets(operation, targets, vocabulary);
+        let instructions = simd::instructions();
+        let parts = Partition::of_rows(rows, vocabulary);
+        let inputs = parts.split(logits, vocabulary).zip(parts.split(targets, 1));
+        let statistics = parts.split(max, 1).zip(parts.split(exp_sums, 1));
+        let tasks: Vec<_> = (inputs.zip(statistics))
+            .zip(parts.split_mut(dlogits, vocabulary))
+            .map(
+                |(((logits, targets), (max, exp_sums)), dlogits)| CrossEntropyBackward {
+                    logits,
+                    targets,
+                    vocabulary,
+                    label_smoothing,
+                    max,
+                    exp_sums,
+                    scale,
+                    dlogits,
+                },
+            )
+            .collect();
+        partition::for_each(tasks, |task| simd::run(instructions, task));
+    }
 }
 
 fn check_targets(operation: &str, targets: &[i64], vocabulary: usize) {
@@ -112,16 +155,6 @@ fn check_targets(operation: &str, targets: &[i64], vocabulary: usize) {
             "{operation}: the target {target} of row {row} is not in a vocabulary of {vocabulary}"
         );
     }
-}
-
-struct CrossEntropyForward<'a> {
-    vocabulary: usize,
-    label_smoothing: f32,
-    logits: &'a [f32],
-    targets: &'a [i64],
-    losses: &'a mut [f32],
-    max: &'a mut [f32],
-    exp_sums: &'a mut [f32],
 }
 
 impl WithSimd for CrossEntropyForward<'_> {
@@ -232,17 +265,6 @@ impl VectorOp<1, 0, 2> for SubtractMax {
         let shifted = simd.sub_f32s(x, simd.splat_f32s(self.0));
         ([], [simd::exp_nonpositive(simd, shifted), shifted])
     }
-}
-
-struct CrossEntropyBackward<'a> {
-    vocabulary: usize,
-    label_smoothing: f32,
-    scale: f32,
-    logits: &'a [f32],
-    targets: &'a [i64],
-    max: &'a [f32],
-    exp_sums: &'a [f32],
-    dlogits: &'a mut [f32],
 }
 
 impl WithSimd for CrossEntropyBackward<'_> {

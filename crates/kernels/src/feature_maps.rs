@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use crate::activation::sigmoids;
-use crate::map_reduce::{VectorOp, for_variant, parallel_map};
+use crate::map_reduce::{Apply, ApplyBackward, ElementwiseFunction, for_variant, parallel_map};
 use crate::simd::{exp, exp_nonpositive};
 
 /// A positive elementwise function.
@@ -92,12 +92,27 @@ macro_rules! for_map {
     };
 }
 
+/// The feature map `FEATURE_MAPS[MAP]`.
+struct FeatureMapFunction<const MAP: usize>;
+
+impl<const MAP: usize> ElementwiseFunction for FeatureMapFunction<MAP> {
+    #[inline(always)]
+    fn value<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s {
+        value(simd, FEATURE_MAPS[MAP], x)
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(&self, simd: S, x: S::f32s, dy: S::f32s) -> S::f32s {
+        simd.mul_f32s(dy, derivative(simd, FEATURE_MAPS[MAP], x))
+    }
+}
+
 /// `y = φ(x)`.
 ///
 /// # Panics
 /// When the lengths differ.
 pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
-    for_map!(map, MAP => parallel_map("positive_features", &FeatureMapForward::<MAP>, [x], [y]));
+    for_map!(map, MAP => parallel_map("positive_features", &Apply(FeatureMapFunction::<MAP>), [x], [y]));
 }
 
 /// `dx = dy · φ'(x)`.
@@ -105,38 +120,9 @@ pub fn forward(map: FeatureMap, x: &[f32], y: &mut [f32]) {
 /// # Panics
 /// When the lengths differ.
 pub fn backward(map: FeatureMap, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    for_map!(map, MAP => parallel_map("positive_features", &FeatureMapBackward::<MAP>, [x, dy], [dx]));
-}
-
-struct FeatureMapForward<const MAP: usize>;
-
-impl<const MAP: usize> VectorOp<1, 1, 0> for FeatureMapForward<MAP> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [x]: [S::f32s; 1],
-        _: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([value(simd, FEATURE_MAPS[MAP], x)], [])
-    }
-}
-
-struct FeatureMapBackward<const MAP: usize>;
-
-impl<const MAP: usize> VectorOp<2, 1, 0> for FeatureMapBackward<MAP> {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [x, dy]: [S::f32s; 2],
-        _: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        (
-            [simd.mul_f32s(dy, derivative(simd, FEATURE_MAPS[MAP], x))],
-            [],
-        )
-    }
+    for_map!(map, MAP => {
+        parallel_map("positive_features", &ApplyBackward(FeatureMapFunction::<MAP>), [x, dy], [dx]);
+    });
 }
 
 /// The specification, one element at a time.

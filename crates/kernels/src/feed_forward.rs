@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::activation::{KINDS, naive};
     use crate::checks::{few_cases, on_each_instruction_set, random_values, to_f64};
-    use crate::linear::forward_naive;
+    use crate::linear;
     use attentive_testing::{Scale, assert_close};
     use proptest::prelude::*;
 
@@ -217,7 +217,7 @@ mod tests {
             let first = LinearShape { rows, input: width, output: hidden };
             let x = random_values(seed, rows * width);
             let (up, bias, gate) = (scaled_down(random_values(seed ^ 1, hidden * width), width), random_values(seed ^ 2, hidden), random_values(seed ^ 3, count));
-            let factor = forward_naive(first, &x, &up, Some(&bias));
+            let factor = linear::naive::forward(first, &x, &up, Some(&bias));
             let value = |x: &f64| naive::value(kind, *x);
             let derivative = |x: &f64| naive::derivative(kind, *x);
             let activated: Vec<f64> = to_f64(&gate).iter().map(value).collect();

@@ -208,28 +208,7 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Gemm<'a, F> {
         threads: usize,
     ) -> Self {
         let mut terms: Vec<_> = terms.into_iter().collect();
-        let (rows, columns) = (terms[0].0.rows, terms[0].1.columns);
-        for (a, b) in &terms {
-            assert!(
-                a.columns == b.rows
-                    && [a.rows, b.columns] == [rows, columns]
-                    && c.len() == rows * columns,
-                "gemm: {}×{} by {}×{} does not give {} values",
-                a.rows,
-                a.columns,
-                b.rows,
-                b.columns,
-                c.len()
-            );
-        }
-        if let Init::Bias(bias) = init {
-            assert_eq!(
-                bias.len(),
-                columns,
-                "gemm: a bias of {} values is added to rows of {columns}",
-                bias.len()
-            );
-        }
+        let [rows, columns] = check(&terms, c.len(), init);
         terms.retain(|(a, _)| a.columns > 0);
         if terms.is_empty() && columns > 0 {
             for (row, values) in c.chunks_mut(columns).enumerate() {
@@ -264,6 +243,32 @@ impl<'a, F: Fn(usize, usize, &mut [f32]) + Sync> Gemm<'a, F> {
             borrowed: PhantomData,
         }
     }
+}
+
+/// The sizes of C. Panics where the operands do not match.
+fn check(terms: &[(Matrix, Matrix)], outputs: usize, init: Init) -> [usize; 2] {
+    let (rows, columns) = (terms[0].0.rows, terms[0].1.columns);
+    for (a, b) in terms {
+        assert!(
+            a.columns == b.rows
+                && [a.rows, b.columns] == [rows, columns]
+                && outputs == rows * columns,
+            "gemm: {}×{} by {}×{} does not give {outputs} values",
+            a.rows,
+            a.columns,
+            b.rows,
+            b.columns
+        );
+    }
+    if let Init::Bias(bias) = init {
+        assert_eq!(
+            bias.len(),
+            columns,
+            "gemm: a bias of {} values is added to rows of {columns}",
+            bias.len()
+        );
+    }
+    [rows, columns]
 }
 
 impl<F> Gemm<'_, F> {
@@ -322,21 +327,40 @@ pub(crate) fn with_scratch<T>(
     result
 }
 
+/// Splits a buffer of [`with_scratch`] into buffers of these sizes.
+#[inline(always)]
+pub(crate) fn split_scratch<const N: usize>(
+    scratch: &mut [f32],
+    sizes: [usize; N],
+) -> [&mut [f32]; N] {
+    let mut rest = scratch;
+    let mut buffers: [&mut [f32]; N] = std::array::from_fn(|_| Default::default());
+    for (buffer, size) in buffers.iter_mut().zip(sizes) {
+        (*buffer, rest) = rest.split_at_mut(size);
+    }
+    buffers
+}
+
 /// The specification: one element at a time.
-pub fn gemm_naive(a: Matrix, b: Matrix, c: &mut [f32], init: Init) {
-    for row in 0..a.rows {
-        for column in 0..b.columns {
-            let product = |k: usize| {
-                f64::from(a.data[row * a.row_stride + k * a.column_stride])
-                    * f64::from(b.data[k * b.row_stride + column * b.column_stride])
-            };
-            let sum: f64 = (0..a.columns).map(product).sum();
-            let out = &mut c[row * b.columns + column];
-            *out = match init {
-                Init::Zero => sum as f32,
-                Init::Accumulate => (f64::from(*out) + sum) as f32,
-                Init::Bias(bias) => (f64::from(bias[column]) + sum) as f32,
-            };
+pub mod naive {
+    use super::{Init, Matrix};
+
+    /// `C = init + A · B`.
+    pub fn gemm(a: Matrix, b: Matrix, c: &mut [f32], init: Init) {
+        for row in 0..a.rows {
+            for column in 0..b.columns {
+                let product = |k: usize| {
+                    f64::from(a.data[row * a.row_stride + k * a.column_stride])
+                        * f64::from(b.data[k * b.row_stride + column * b.column_stride])
+                };
+                let sum: f64 = (0..a.columns).map(product).sum();
+                let out = &mut c[row * b.columns + column];
+                *out = match init {
+                    Init::Zero => sum as f32,
+                    Init::Accumulate => (f64::from(*out) + sum) as f32,
+                    Init::Bias(bias) => (f64::from(bias[column]) + sum) as f32,
+                };
+            }
         }
     }
 }

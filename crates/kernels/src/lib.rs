@@ -1,6 +1,6 @@
 //! CPU kernels over slices: SIMD, multithreading, cache blocking. Knows nothing of tensors.
 //!
-//! Every kernel has a naive version beside it (`naive` functions): its specification and the oracle of its tests. The
+//! Every kernel has a naive version beside it (in a module `naive`): its specification and the oracle of its tests. The
 //! instruction set is detected at run time ([`simd`]); the environment variable `ATTENTIVE_SIMD` (`scalar`, `avx2`) forces a
 //! narrower one. Results are deterministic: how a reduction is split never depends on thread scheduling.
 

@@ -245,24 +245,29 @@ impl WithSimd for Epilogue<'_> {
     }
 }
 
-/// The specification of [`forward`] without an activation.
-pub fn forward_naive(
-    shape: LinearShape,
-    x: &[f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-) -> Vec<f64> {
-    let mut y = Vec::with_capacity(shape.rows * shape.output);
-    for row in 0..shape.rows {
-        for out in 0..shape.output {
-            let product = |i: usize| {
-                f64::from(x[row * shape.input + i]) * f64::from(weight[out * shape.input + i])
-            };
-            let sum: f64 = (0..shape.input).map(product).sum();
-            y.push(sum + bias.map_or(0.0, |bias| f64::from(bias[out])));
+/// The specification: one element at a time.
+pub mod naive {
+    use super::LinearShape;
+
+    /// `x · weightᵀ + bias`.
+    pub fn forward(
+        shape: LinearShape,
+        x: &[f32],
+        weight: &[f32],
+        bias: Option<&[f32]>,
+    ) -> Vec<f64> {
+        let mut y = Vec::with_capacity(shape.rows * shape.output);
+        for row in 0..shape.rows {
+            for out in 0..shape.output {
+                let product = |i: usize| {
+                    f64::from(x[row * shape.input + i]) * f64::from(weight[out * shape.input + i])
+                };
+                let sum: f64 = (0..shape.input).map(product).sum();
+                y.push(sum + bias.map_or(0.0, |bias| f64::from(bias[out])));
+            }
         }
+        y
     }
-    y
 }
 
 #[cfg(test)]

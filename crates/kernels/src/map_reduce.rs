@@ -39,6 +39,47 @@ pub(crate) trait VectorOp<const IN: usize, const OUT: usize, const SUMS: usize>:
     ) -> ([S::f32s; OUT], [S::f32s; SUMS]);
 }
 
+/// A function of one element and its derivative, in each lane.
+///
+/// A trait with `#[inline(always)]` methods, like [`VectorOp`].
+pub(crate) trait ElementwiseFunction: Sync {
+    /// `f(x)`.
+    fn value<S: Simd>(&self, simd: S, x: S::f32s) -> S::f32s;
+
+    /// `dy · f'(x)`.
+    fn gradient<S: Simd>(&self, simd: S, x: S::f32s, dy: S::f32s) -> S::f32s;
+}
+
+/// `y = f(x)`.
+pub(crate) struct Apply<F>(pub F);
+
+impl<F: ElementwiseFunction> VectorOp<1, 1, 0> for Apply<F> {
+    #[inline(always)]
+    fn apply<S: Simd>(
+        &self,
+        simd: S,
+        [x]: [S::f32s; 1],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([self.0.value(simd, x)], [])
+    }
+}
+
+/// `dx = dy · f'(x)`.
+pub(crate) struct ApplyBackward<F>(pub F);
+
+impl<F: ElementwiseFunction> VectorOp<2, 1, 0> for ApplyBackward<F> {
+    #[inline(always)]
+    fn apply<S: Simd>(
+        &self,
+        simd: S,
+        [x, dy]: [S::f32s; 2],
+        _: [S::f32s; 1],
+    ) -> ([S::f32s; 1], [S::f32s; 0]) {
+        ([self.0.gradient(simd, x, dy)], [])
+    }
+}
+
 /// Accumulators per sum: enough to hide the latency of an addition.
 const ACCUMULATORS: usize = 4;
 

@@ -128,6 +128,16 @@ impl View {
         }
     }
 
+    /// The transpose.
+    #[inline(always)]
+    pub fn transposed(self) -> Self {
+        Self {
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
     /// The view without its first rows.
     ///
     /// # Safety
@@ -151,81 +161,64 @@ pub(crate) struct PrefetchA {
     pub stride: usize,
 }
 
-/// `C = init + A · B` for one tile of at most [`MR`] rows and [`nr`] columns.
-///
-/// `a` is any view; `b` has rows of [`nr`] readable values, `b_stride` apart, or of [`half_nr`] where `width` is no more; `c`
-/// has rows `c_stride` apart.
-///
-/// # Safety
-/// `a` must be readable for `rows` by `depth`, `b` for `depth` rows as above, and `c` writable for `rows` by `width`; the
-/// `prefetch` addresses may be anything.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(crate) unsafe fn gemm_tile<S: Simd>(
-    simd: S,
-    rows: usize,
-    width: usize,
-    depth: usize,
-    a: View,
-    b: *const f32,
-    b_stride: usize,
-    c: *mut f32,
-    c_stride: usize,
-    init: Init<'_>,
-    prefetch: Option<PrefetchA>,
-) {
-    let tile = Tile {
-        rows,
-        width,
-        depth,
-        a,
-        b,
-        b_stride,
-        c,
-        c_stride,
-        init,
-        prefetch,
-    };
-    // Called, not inlined: a tile takes a hundred cycles or more, and inlining would copy all loops to every call site.
-    simd.vectorize(tile);
+/// `C = init + A · B` for one tile of C.
+pub(crate) struct GemmTile<'a> {
+    /// At most [`MR`].
+    pub rows: usize,
+    /// At most [`nr`].
+    pub width: usize,
+    pub depth: usize,
+    /// Any view.
+    pub a: View,
+    /// Rows of [`nr`] readable values, or of [`half_nr`] where `width` is no more.
+    pub b: *const f32,
+    /// Stride between rows of B.
+    pub b_stride: usize,
+    pub c: *mut f32,
+    /// Stride between rows of C.
+    pub c_stride: usize,
+    pub init: Init<'a>,
+    /// May be any addresses.
+    pub prefetch: Option<PrefetchA>,
 }
 
-/// The arguments of [`gemm_tile`].
-struct Tile<'a> {
-    rows: usize,
-    width: usize,
-    depth: usize,
-    a: View,
-    b: *const f32,
-    b_stride: usize,
-    c: *mut f32,
-    c_stride: usize,
-    init: Init<'a>,
-    prefetch: Option<PrefetchA>,
+impl GemmTile<'_> {
+    /// Computes the tile.
+    ///
+    /// # Safety
+    /// `a` must be readable for `rows` by `depth`, `b` for `depth` rows as described, and `c` writable for `rows` by `width`.
+    #[inline(always)]
+    pub unsafe fn run<S: Simd>(self, simd: S) {
+        // Called, not inlined: a tile takes a hundred cycles or more, and inlining would copy all loops to every call site.
+        simd.vectorize(TileKernel(self));
+    }
 }
 
-impl WithSimd for Tile<'_> {
+/// A tile whose operands are readable and writable, as the callers of [`GemmTile::run`] guarantee.
+struct TileKernel<'a>(GemmTile<'a>);
+
+impl WithSimd for TileKernel<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let is_half_width = self.width <= half_nr::<S>();
-        // SAFETY: guaranteed by the caller of `gemm_tile`, the only function that constructs tiles.
+        let is_half_width = self.0.width <= half_nr::<S>();
+        // SAFETY: guaranteed by the caller of `GemmTile::run`, the only function that constructs kernels.
         unsafe {
             match (vectors::<S>(), is_half_width) {
-                (4, false) => self.run::<S, 4>(simd),
-                (4, true) | (2, false) => self.run::<S, 2>(simd),
-                _ => self.run::<S, 1>(simd),
+                (4, false) => self.0.multiply::<S, 4>(simd),
+                (4, true) | (2, false) => self.0.multiply::<S, 2>(simd),
+                _ => self.0.multiply::<S, 1>(simd),
             }
         }
     }
 }
 
-impl Tile<'_> {
+impl GemmTile<'_> {
     /// # Safety
-    /// As for [`gemm_tile`]; the columns must fit `V` vectors.
+    /// As for [`Self::run`]; the columns must fit `V` vectors.
     #[inline(always)]
-    unsafe fn run<S: Simd, const V: usize>(self, simd: S) {
+    unsafe fn multiply<S: Simd, const V: usize>(self, simd: S) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self.rows {
@@ -239,7 +232,7 @@ impl Tile<'_> {
     /// A tile with all [`MR`] rows.
     ///
     /// # Safety
-    /// As for [`gemm_tile`]; there must be [`MR`] rows.
+    /// As for [`Self::run`]; there must be [`MR`] rows.
     #[inline(always)]
     unsafe fn full<S: Simd, const V: usize>(self, simd: S) {
         debug_assert_eq!(self.rows, MR);
@@ -273,7 +266,7 @@ impl Tile<'_> {
     /// Fewer than `N` rows, or an A without a unit stride. The last row is repeated.
     ///
     /// # Safety
-    /// As for [`gemm_tile`]; there must be from one to `N` rows.
+    /// As for [`Self::run`]; there must be from one to `N` rows.
     #[inline(always)]
     unsafe fn partial<S: Simd, const N: usize, const V: usize>(self, simd: S) {
         // SAFETY: guaranteed by the caller.
@@ -296,7 +289,7 @@ impl Tile<'_> {
     /// The sums where columns of A are contiguous: packed panels, or a transposed matrix read in place.
     ///
     /// # Safety
-    /// As for [`gemm_tile`], with [`MR`] rows of A, and `V` vectors in a row of B.
+    /// As for [`Self::run`], with [`MR`] rows of A, and `V` vectors in a row of B.
     #[inline(always)]
     unsafe fn accumulate_column_major<S: Simd, const V: usize>(
         &self,
@@ -329,7 +322,7 @@ impl Tile<'_> {
     /// The sums where rows of A are contiguous and read in place.
     ///
     /// # Safety
-    /// As for [`gemm_tile`], with [`MR`] rows of A, and `V` vectors in a row of B.
+    /// As for [`Self::run`], with [`MR`] rows of A, and `V` vectors in a row of B.
     #[inline(always)]
     unsafe fn accumulate_row_major<S: Simd, const V: usize>(
         &self,
@@ -376,7 +369,7 @@ impl Tile<'_> {
     /// Writes the sums to C, masking vectors that extend beyond the tile.
     ///
     /// # Safety
-    /// As for [`gemm_tile`].
+    /// As for [`Self::run`].
     #[inline(always)]
     unsafe fn store<S: Simd, const N: usize, const V: usize>(
         self,
@@ -457,7 +450,7 @@ unsafe fn rank_one_update<S: Simd, const N: usize, const V: usize>(
 /// The sums for any strides and any number of rows.
 ///
 /// # Safety
-/// As for [`gemm_tile`]; each pointer is that of a row.
+/// As for [`GemmTile::run`]; each pointer is that of a row.
 #[inline(always)]
 unsafe fn accumulate_strided<S: Simd, const N: usize, const V: usize>(
     simd: S,

@@ -25,7 +25,8 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const INCREMENTS: Key = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The block of the cipher at a counter.
-pub fn philox(counter: [u32; 4], key: Key) -> [u32; 4] {
+#[cfg(test)]
+fn philox(counter: [u32; 4], key: Key) -> [u32; 4] {
     blocks(pulp::Scalar::new(), counter, key)
 }
 

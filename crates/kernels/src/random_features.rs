@@ -122,9 +122,14 @@ pub fn forward(
     let product = Gemm::new([(a, b)], y, Init::Zero, epilogue);
     let is_done = !per_head && product.epilogue_sees_whole_rows();
     threads::run_all(&[&product]);
-    if is_done {
-        return;
+    if !is_done {
+        exponentiate(shape, x, stabilizer, y);
     }
+}
+
+/// Turns the scores `y` of rows `x` into features.
+fn exponentiate(shape: FeatureShape, x: &[f32], stabilizer: Stabilizer, y: &mut [f32]) {
+    let instructions = simd::instructions();
     let head_maxima: Vec<f32> = match stabilizer {
         Stabilizer::KeysMaximum => {
             let heads = x.chunks(shape.length * shape.head_width);
@@ -135,7 +140,7 @@ pub fn forward(
         }
         Stabilizer::RowMaximum | Stabilizer::Constant => Vec::new(),
     };
-    let parts = Partition::of_rows(rows, shape.features);
+    let parts = Partition::of_rows(shape.rows(), shape.features);
     let tasks: Vec<_> = parts
         .ranges()
         .zip(

@@ -15,6 +15,7 @@ pub mod feed_forward;
 mod forward_context;
 mod globals;
 pub mod head;
+mod indices;
 mod initializer;
 mod linear;
 mod model;
@@ -33,6 +34,7 @@ pub use cache::Cache;
 pub use checks::MAX_BLOCKS;
 pub use config::{ConfigError, Flops, ModelConfig, StackConfig};
 pub use globals::GlobalsConfig;
+pub use indices::ids_tensor;
 pub use model::{Model, Output};
 pub use stack::{ForwardOptions, HiddenStates, Input, InputData, Stack};
 

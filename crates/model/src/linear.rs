@@ -1,6 +1,6 @@
 //! A linear layer. Its weight is stored `[output, input]`, as in checkpoints and as one-token decoding reads it.
 
-use attentive_tensor::{LinearParameters, linear};
+use attentive_tensor::{Activation, LinearParameters, activated_linear, linear};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
@@ -34,6 +34,16 @@ impl Linear {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         let (weight, bias) = self.parameters();
         linear(x, weight, bias)
+    }
+
+    /// Projects the last axis, then applies an activation, in one kernel where there are kernels.
+    pub fn forward_activated<const D: usize>(
+        &self,
+        activation: Activation,
+        x: Tensor<D>,
+    ) -> Tensor<D> {
+        let (weight, bias) = self.parameters();
+        activated_linear(activation, x, weight, bias)
     }
 
     /// Weight and bias, for fused operations.

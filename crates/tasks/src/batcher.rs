@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use attentive_model::head::PooledFrom;
-use attentive_model::{Input, Model};
+use attentive_model::{Input, Model, ids_tensor};
 use attentive_text::{Encoded, PadTo, Tokenizer, Truncation, TruncationStrategy};
-use burn::tensor::{Int, Tensor, TensorData};
+use burn::tensor::Tensor;
 
 use crate::TaskError;
 
@@ -140,11 +140,6 @@ impl Batcher<'_> {
             };
         }
         let device = self.model.device();
-        let matrix = |rows: &[Vec<u32>]| -> Tensor<2, Int> {
-            let length = rows.first().map_or(0, Vec::len);
-            let values: Vec<i64> = rows.iter().flatten().map(|it| i64::from(*it)).collect();
-            Tensor::from_data(TensorData::new(values, [rows.len(), length]), &device)
-        };
         let non_padding: Vec<Range<usize>> = padded
             .attention_mask
             .iter()
@@ -158,9 +153,9 @@ impl Batcher<'_> {
             .zip(&padded.ids)
             .all(|(it, ids)| it.len() == ids.len());
         let input = Input {
-            types: (types > 1).then(|| matrix(&padded.type_ids)),
+            types: (types > 1).then(|| ids_tensor(&padded.type_ids, &device)),
             non_padding: (!equal).then(|| non_padding.clone()),
-            ..Input::new(matrix(&padded.ids))
+            ..Input::new(ids_tensor(&padded.ids, &device))
         };
         Ok(PaddedBatch {
             indices: indices.to_vec(),

@@ -16,18 +16,6 @@ pub struct RotaryAngles {
 }
 
 impl RotaryAngles {
-    /// The angles `position · theta^(-2i / head_width)` for `positions` `[batch or 1, length]`.
-    pub fn new(positions: Tensor<2, Int>, head_width: usize, theta: f64) -> Self {
-        assert!(
-            head_width.is_multiple_of(2),
-            "rotary: head width {head_width} is not even"
-        );
-        let frequencies: Vec<f64> = (0..head_width / 2)
-            .map(|i| theta.powf(-2.0 * i as f64 / head_width as f64))
-            .collect();
-        Self::from_frequencies(positions, &frequencies, 1.0)
-    }
-
     /// The angles `position · frequency`, one frequency per pair of features, for `positions` `[batch or 1, length]`.
     /// The result is also multiplied by `factor`, the attention factor of scaled RoPE.
     pub fn from_frequencies(positions: Tensor<2, Int>, frequencies: &[f64], factor: f64) -> Self {

@@ -1,8 +1,8 @@
 //! Training objectives: the inputs and targets of a batch, and the loss.
 
-use attentive_model::{ForwardOptions, Input, Model, Randomness};
+use attentive_model::{ForwardOptions, Input, Model, Randomness, ids_tensor};
 use attentive_tensor::cross_entropy;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 /// An objective and its settings.
@@ -40,11 +40,8 @@ impl ObjectiveConfig {
         let Self::Causal { .. } = self;
         let length = windows.first().map_or(0, |window| window.len() - 1);
         let stack = |from: usize| {
-            let ids = windows
-                .iter()
-                .flat_map(|window| window[from..from + length].iter().map(|id| *id as i64));
-            let data = TensorData::new(ids.collect::<Vec<i64>>(), [windows.len(), length]);
-            Tensor::from_data(data, device)
+            let rows = windows.iter().map(|window| &window[from..from + length]);
+            ids_tensor(&rows.collect::<Vec<&[u32]>>(), device)
         };
         Batch {
             inputs: stack(0),

@@ -1,5 +1,6 @@
 //! The metadata keys of a GGUF architecture, with errors that name the key.
 
+use attentive_formats::error_text::excerpt;
 use attentive_formats::gguf::Metadata;
 
 /// The keys of one architecture.
@@ -25,7 +26,7 @@ impl Keys<'_> {
             None => Ok(()),
             Some(key) => Err(format!(
                 "{} is not supported; supported are {}",
-                self.name(key).escape_debug(),
+                excerpt(&self.name(key)),
                 known.join(", ")
             )),
         }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use attentive::checkpoint::{self, Description};
 use attentive::hub::FileSet;
+use attentive::model::head::HeadConfig;
 use attentive::model::{Flops, Model, ModelConfig, StackConfig, parameters};
 use serde_json::{Value, json};
 
@@ -179,27 +180,24 @@ fn print(out: &mut impl Write, description: &Description, statistics: &Statistic
     Ok(())
 }
 
-/// Which part of a model a parameter belongs to.
+/// Which part of a model a parameter belongs to. All but the stacks and the bridge between them are heads.
 fn part(name: &str) -> &'static str {
-    let has = |word: &str| name.split('.').any(|it| it == word);
+    let mut path = name.split('.');
+    let root = path.next().unwrap_or_default();
     if name.contains("norm") {
-        "norms"
-    } else if has("attention") || has("cross") {
-        "attention"
-    } else if has("feed_forward") {
-        "feed-forward"
-    } else if [
-        "lm_head",
-        "pooler",
-        "sequence_classifier",
-        "token_classifier",
-    ]
-    .into_iter()
-    .any(has)
-    {
-        "head"
-    } else {
-        "embeddings"
+        return "norms";
+    }
+    match root {
+        "stack" | "encoder" => path
+            .find_map(|field| match field {
+                "attention" | "cross" => Some("attention"),
+                "feed_forward" => Some("feed-forward"),
+                _ => None,
+            })
+            .unwrap_or("embeddings"),
+        // The projection of the encoder's output, which cross-attention reads.
+        "bridge" => "attention",
+        _ => "head",
     }
 }
 
@@ -223,12 +221,27 @@ fn shape(stack: &StackConfig) -> String {
 
 /// Describes the heads.
 fn heads(config: &ModelConfig) -> String {
-    let lm_head = config.head.lm_head().map(|it| match it.tied {
-        true => "tied head".to_owned(),
-        false => "separate head".to_owned(),
-    });
-    let classes = (config.sequence_classifier.as_ref()).map(|it| format!("{} classes", it.classes));
-    let labels = (config.token_classifier.as_ref()).map(|it| format!("{} labels", it.labels));
+    // Every field is named, so that a new head cannot be forgotten here.
+    let ModelConfig {
+        stack: _,
+        head,
+        pooler: _,
+        sequence_classifier,
+        token_classifier,
+        encoder: _,
+    } = config;
+    let lm_head = match head {
+        HeadConfig::Tied | HeadConfig::Separate | HeadConfig::LmHead(_) => {
+            head.lm_head().map(|it| match it.tied {
+                true => "tied head".to_owned(),
+                false => "separate head".to_owned(),
+            })
+        }
+        HeadConfig::Adaptive(_) => Some("adaptive head".to_owned()),
+        HeadConfig::None => None,
+    };
+    let classes = (sequence_classifier.as_ref()).map(|it| format!("{} classes", it.classes));
+    let labels = (token_classifier.as_ref()).map(|it| format!("{} labels", it.labels));
     let all: Vec<String> = [lm_head, classes, labels].into_iter().flatten().collect();
     match all.as_slice() {
         [] => "no head".to_owned(),

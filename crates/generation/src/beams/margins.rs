@@ -10,16 +10,14 @@ use std::path::{Path, PathBuf};
 use attentive_checkpoint::{self as checkpoint, TensorFile};
 use attentive_formats::json;
 use attentive_model::attention::Memory;
-use attentive_model::{ForwardOptions, Input, Model};
+use attentive_model::{ForwardOptions, Input, Model, ids_tensor};
 use attentive_testing::{CLEAR_MARGIN, EPSILON};
 use burn::tensor::Device;
 use serde_json::{Map, Value};
 
 use super::{BeamConfig, score_tokens};
 use crate::logits_processors::ProcessorContext;
-use crate::{
-    EarlyStopping, GenerationSettings, LogitsProcessors, SpecialTokens, encode, sequences,
-};
+use crate::{EarlyStopping, GenerationSettings, LogitsProcessors, SpecialTokens, encode};
 
 /// The smallest margin so far.
 struct Margin(f64);
@@ -36,7 +34,7 @@ impl Margin {
 fn logits(model: &Model, memory: Option<&Memory>, sequence: &[u32]) -> Vec<f32> {
     let input = Input {
         memory: memory.cloned(),
-        ..Input::new(sequences::ids(&[sequence.to_vec()], model))
+        ..Input::new(ids_tensor(&[sequence], &model.device()))
     };
     let hidden = model.hidden_states(input, ForwardOptions::default()).states;
     let last = hidden.narrow(1, sequence.len() - 1, 1);

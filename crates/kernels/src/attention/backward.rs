@@ -5,13 +5,14 @@ mod score_gradients;
 mod tile_schedule;
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
 use self::buffers::{BufferSizes, Buffers, buffer_sizes};
 use self::tile_schedule::Tile;
 use super::key_ranges::KeyRanges;
-use super::scores::{add_product, copy_row, pack_columns, padded_rows, product_with_panels};
+use super::scores::{AddProduct, PanelProduct, copy_row, pack_columns, padded_rows};
 use super::{BiasLayout, Heads, Options, Shape, Strides};
 use crate::gemm::with_scratch;
 use crate::linear::dot;
@@ -41,6 +42,25 @@ pub struct Gradients<'a> {
     /// The gradient of the bias, if needed: [`BiasLayout::head_len`] elements for each sequence and head; without a
     /// bias, those of [`BiasLayout::PerPair`].
     pub bias: Option<&'a mut [f32]>,
+}
+
+impl Gradients<'_> {
+    /// Panics unless all rows are disjoint and lie inside their slices.
+    fn check(&self, shape: &Shape, bias_layout: BiasLayout) {
+        let queries = [shape.batch, shape.heads, shape.queries];
+        let keys = [shape.batch, shape.key_value_heads, shape.keys];
+        let (width, value_width) = (shape.head_width, shape.value_width);
+        self.query_strides
+            .check_disjoint(queries, width, self.query.len());
+        self.key_strides.check_disjoint(keys, width, self.key.len());
+        self.value_strides
+            .check_disjoint(keys, value_width, self.value.len());
+        let bias_len = self.bias.as_ref().map_or(usize::MAX, |it| it.len());
+        assert!(
+            bias_len >= shape.batch * shape.heads * bias_layout.head_len(shape),
+            "attention: a bias gradient of {bias_len} is too short for {shape:?}"
+        );
+    }
 }
 
 /// The results of [`super::forward`], saved for the backward pass.
@@ -83,37 +103,9 @@ pub fn backward(
             "attention: log_sum_exp has {count} values for {rows} rows"
         );
     }
-    let queries = [shape.batch, shape.heads, shape.queries];
-    let keys = [shape.batch, shape.key_value_heads, shape.keys];
-    let (width, value_width) = (shape.head_width, shape.value_width);
-    gradients
-        .query_strides
-        .check_disjoint(queries, width, gradients.query.len());
-    gradients
-        .key_strides
-        .check_disjoint(keys, width, gradients.key.len());
-    gradients
-        .value_strides
-        .check_disjoint(keys, value_width, gradients.value.len());
-    let bias_len = gradients.bias.as_ref().map_or(usize::MAX, |it| it.len());
     let bias_layout = options.bias.map_or(BiasLayout::PerPair, |bias| bias.layout);
-    assert!(
-        bias_len >= shape.batch * shape.heads * bias_layout.head_len(shape),
-        "attention: a bias gradient of {bias_len} is too short for {shape:?}"
-    );
-    let out = GradientPointers {
-        query: gradients.query.as_mut_ptr(),
-        query_strides: gradients.query_strides,
-        key: gradients.key.as_mut_ptr(),
-        key_strides: gradients.key_strides,
-        value: gradients.value.as_mut_ptr(),
-        value_strides: gradients.value_strides,
-        bias: gradients.bias.map(|bias| {
-            bias.fill(0.0);
-            bias.as_mut_ptr()
-        }),
-        bias_layout,
-    };
+    gradients.check(shape, bias_layout);
+    let out = GradientPointers::new(gradients, bias_layout);
     let instructions = simd::instructions();
     let tile = TileSize::of(instructions);
     let sizes = buffer_sizes(shape, tile, [key, query, output_gradients.context]);
@@ -163,6 +155,25 @@ unsafe impl Send for GradientPointers {}
 // SAFETY: as above; the pointers themselves are only read.
 unsafe impl Sync for GradientPointers {}
 
+impl GradientPointers {
+    /// Zeroes the gradient of the bias, to which tasks may add.
+    fn new(gradients: Gradients, bias_layout: BiasLayout) -> Self {
+        Self {
+            query: gradients.query.as_mut_ptr(),
+            query_strides: gradients.query_strides,
+            key: gradients.key.as_mut_ptr(),
+            key_strides: gradients.key_strides,
+            value: gradients.value.as_mut_ptr(),
+            value_strides: gradients.value_strides,
+            bias: gradients.bias.map(|bias| {
+                bias.fill(0.0);
+                bias.as_mut_ptr()
+            }),
+            bias_layout,
+        }
+    }
+}
+
 /// One key-value head and the query heads that it serves.
 struct BackwardTask<'a> {
     shape: &'a Shape,
@@ -190,7 +201,6 @@ impl WithSimd for BackwardTask<'_> {
             value_width,
             ..
         } = *self.shape;
-        let [padded_head_width, padded_value_width] = self.padded_widths::<S>();
         let mut buffers = Buffers::split(std::mem::take(&mut self.scratch), self.sizes);
         let (batch, key_value_head) = (self.batch, self.key_value_head);
         pack_columns(
@@ -224,24 +234,10 @@ impl WithSimd for BackwardTask<'_> {
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
-            write_rows::<S>(
-                out.key,
-                out.key_strides,
-                [batch, key_value_head],
-                buffers.key_gradients,
-                keys,
-                head_width,
-                padded_head_width,
-            );
-            write_rows::<S>(
-                out.value,
-                out.value_strides,
-                [batch, key_value_head],
-                buffers.value_gradients,
-                keys,
-                value_width,
-                padded_value_width,
-            );
+            let (rows, strides) = (&*buffers.key_gradients, out.key_strides);
+            write_rows::<S>(out.key, strides, at, rows, [keys, head_width]);
+            let (rows, strides) = (&*buffers.value_gradients, out.value_strides);
+            write_rows::<S>(out.value, strides, at, rows, [keys, value_width]);
         }
     }
 }
@@ -298,19 +294,11 @@ impl BackwardTask<'_> {
         for tile in self.tile_schedule(head, microkernel::nr::<S>()) {
             self.accumulate_tile(simd, head, &tile, views, buffers);
         }
-        let [padded_width, _] = self.padded_widths::<S>();
         let out = &self.out;
         // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
-            write_rows::<S>(
-                out.query,
-                out.query_strides,
-                [batch, head],
-                buffers.query_gradients,
-                queries,
-                head_width,
-                padded_width,
-            );
+            let (rows, strides) = (&*buffers.query_gradients, out.query_strides);
+            write_rows::<S>(out.query, strides, at, rows, [queries, head_width]);
         }
     }
 
@@ -352,37 +340,33 @@ impl BackwardTask<'_> {
         buffers: &mut Buffers,
         key_ranges: &KeyRanges,
     ) {
-        let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
         let Tile { queries, keys, .. } = tile;
-        let (rows, first_key, count) = (queries.len(), keys.start, keys.len());
-        let stride = self.shape.score_stride();
+        let [head_width, value_width] = [self.shape.head_width, self.shape.value_width];
         // SAFETY: the rows of the queries and the packed panels of the tile hold what the products read, and the tiles
         // of weights and score gradients have room for whole panels.
         unsafe {
-            let panels = &buffers.key_panels[first_key * head_width..];
-            product_with_panels(
-                simd,
-                rows,
-                count,
-                head_width,
-                views.query.skip_rows(queries.start),
-                panels,
-                buffers.weights,
-                stride,
+            let product = PanelProduct {
+                rows: queries.len(),
+                columns: keys.len(),
+                depth: head_width,
+                a: views.query.skip_rows(queries.start),
+                b: &buffers.key_panels[keys.start * head_width..],
+                c: &mut *buffers.weights,
+                c_stride: self.shape.score_stride(),
                 key_ranges,
-            );
-            let panels = &buffers.value_panels[first_key * value_width..];
-            product_with_panels(
-                simd,
-                rows,
-                count,
-                value_width,
-                views.output_gradients.skip_rows(queries.start),
-                panels,
-                buffers.score_gradients,
-                stride,
+            };
+            product.run(simd);
+            let product = PanelProduct {
+                rows: queries.len(),
+                columns: keys.len(),
+                depth: value_width,
+                a: views.output_gradients.skip_rows(queries.start),
+                b: &buffers.value_panels[keys.start * value_width..],
+                c: &mut *buffers.score_gradients,
+                c_stride: self.shape.score_stride(),
                 key_ranges,
-            );
+            };
+            product.run(simd);
         }
     }
 
@@ -396,76 +380,55 @@ impl BackwardTask<'_> {
         buffers: &mut Buffers,
         key_ranges: &KeyRanges,
     ) {
-        let [padded_head_width, padded_value_width] = self.padded_widths::<S>();
         let Tile { queries, keys, .. } = tile;
-        let (rows, count, stride) = (queries.len(), keys.len(), self.shape.score_stride());
-        let transposed = |data: &[f32]| View {
-            start: data.as_ptr(),
-            row_stride: 1,
-            column_stride: stride,
-        };
-        let query_ranges = key_ranges.transposed(rows, count);
-        // SAFETY: the tiles hold `rows` rows of `count`, read by rows or by columns, and all rows of the head are readable in
-        // whole microkernel tiles.
-        unsafe {
-            let query_rows = views.query.skip_rows(queries.start);
-            let output_gradient_rows = views.output_gradients.skip_rows(queries.start);
-            let out = &mut buffers.value_gradients
-                [keys.start * padded_value_width..keys.end * padded_value_width];
-            let weights = transposed(buffers.weights);
-            add_product(
-                simd,
-                count,
-                rows,
-                weights,
-                output_gradient_rows,
-                out,
-                padded_value_width,
-                &query_ranges,
-            );
-            let out = &mut buffers.key_gradients
-                [keys.start * padded_head_width..keys.end * padded_head_width];
-            let score_gradients = transposed(buffers.score_gradients);
-            add_product(
-                simd,
-                count,
-                rows,
-                score_gradients,
-                query_rows,
-                out,
-                padded_head_width,
-                &query_ranges,
-            );
-            let out = &mut buffers.query_gradients
-                [queries.start * padded_head_width..queries.end * padded_head_width];
-            let key_rows = views.key.skip_rows(keys.start);
-            let score_gradients = View {
-                start: buffers.score_gradients.as_ptr(),
-                row_stride: stride,
-                column_stride: 1,
-            };
-            add_product(
-                simd,
-                rows,
-                count,
-                score_gradients,
-                key_rows,
-                out,
-                padded_head_width,
-                key_ranges,
-            );
-        }
-    }
-
-    /// The widths of heads and of values, padded to whole tiles.
-    #[inline(always)]
-    fn padded_widths<S: Simd>(&self) -> [usize; 2] {
         let widths = [self.shape.head_width, self.shape.value_width];
-        widths.map(|it| microkernel::tile_size::<S>().padded(it))
+        let [head_width, value_width] = widths.map(|it| microkernel::tile_size::<S>().padded(it));
+        let elements = |rows: &Range<usize>, width: usize| rows.start * width..rows.end * width;
+        let [weights, score_gradients] =
+            [&*buffers.weights, &*buffers.score_gradients].map(|data| View {
+                start: data.as_ptr(),
+                row_stride: self.shape.score_stride(),
+                column_stride: 1,
+            });
+        let query_ranges = key_ranges.transposed(queries.len(), keys.len());
+        // SAFETY: the tiles hold a row of keys for each query, read by rows or by columns, and all rows of the head are
+        // readable in whole microkernel tiles.
+        unsafe {
+            let product = AddProduct {
+                rows: keys.len(),
+                depth: queries.len(),
+                a: weights.transposed(),
+                b: views.output_gradients.skip_rows(queries.start),
+                c: &mut buffers.value_gradients[elements(keys, value_width)],
+                padded_width: value_width,
+                key_ranges: &query_ranges,
+            };
+            product.run(simd);
+            let product = AddProduct {
+                rows: keys.len(),
+                depth: queries.len(),
+                a: score_gradients.transposed(),
+                b: views.query.skip_rows(queries.start),
+                c: &mut buffers.key_gradients[elements(keys, head_width)],
+                padded_width: head_width,
+                key_ranges: &query_ranges,
+            };
+            product.run(simd);
+            let product = AddProduct {
+                rows: queries.len(),
+                depth: keys.len(),
+                a: score_gradients,
+                b: views.key.skip_rows(keys.start),
+                c: &mut buffers.query_gradients[elements(queries, head_width)],
+                padded_width: head_width,
+                key_ranges,
+            };
+            product.run(simd);
+        }
     }
 }
 
-/// Copies padded rows to the strided rows of a head.
+/// Copies rows, padded to whole tiles, to the strided rows of a head.
 ///
 /// # Safety
 /// The rows of the head must lie inside the memory, and nothing else may access them.
@@ -475,10 +438,9 @@ unsafe fn write_rows<S: Simd>(
     strides: Strides,
     [batch, head]: [usize; 2],
     padded_rows: &[f32],
-    rows: usize,
-    width: usize,
-    padded_width: usize,
+    [rows, width]: [usize; 2],
 ) {
+    let padded_width = microkernel::tile_size::<S>().padded(width);
     for row in 0..rows {
         // SAFETY: guaranteed by the caller.
         let to = unsafe {

@@ -11,12 +11,12 @@ use super::online_softmax::OnlineSoftmax;
 use super::pattern::{KeyRuns, block_end, intersect_tile};
 use super::prefetch::{Prefetch, RowPointers};
 use super::scores::{
-    VisibleSpan, add_product, dropout_factors, is_read_in_place, pack_columns, padded_rows,
-    scale_and_mask, score_packed, union_of_visible_keys,
+    AddProduct, PackedScores, VisibleSpan, dropout_factors, is_read_in_place, pack_columns,
+    padded_rows, scale_and_mask, union_of_visible_keys,
 };
 use super::{Heads, KEY_TILE, Options, QUERY_BLOCK, Shape, Strides};
 use crate::elementwise::scale_into;
-use crate::gemm::with_scratch;
+use crate::gemm::{split_scratch, with_scratch};
 use crate::microkernel::{self, TileSize, View};
 use crate::simd;
 use crate::threads;
@@ -61,37 +61,19 @@ pub(super) fn forward_for(
 ) {
     shape.check();
     options.mask.check(shape);
+    let out = OutputPointers::new(shape, context, context_strides, log_sum_exp);
     let rows = shape.batch * shape.heads * shape.queries;
-    assert_eq!(
-        log_sum_exp.len(),
-        rows,
-        "attention: log_sum_exp has {} values for {rows} rows",
-        log_sum_exp.len()
-    );
     if rows == 0 {
         return;
     }
-    let rows_shape = [shape.batch, shape.heads, shape.queries];
-    context_strides.check_disjoint(rows_shape, shape.value_width, context.len());
-    let out = OutputPointers {
-        context: context.as_mut_ptr(),
-        strides: context_strides,
-        log_sum_exp: log_sum_exp.as_mut_ptr(),
-    };
     let heads = shape.batch * shape.heads;
     let step = queries_per_task(shape, threads);
     let tasks_per_head = shape.queries.div_ceil(step);
     let instructions = simd::instructions();
     let tile = TileSize::of(instructions);
-    let padded_value_width = tile.padded(shape.value_width);
     let is_packed = shape.queries > decode::DECODE_MAX_QUERIES;
     let is_copied = is_packed && !is_read_in_place(value, shape.keys, shape.value_width, tile);
-    let sizes = [
-        usize::from(is_packed) * shape.keys.next_multiple_of(tile.nr) * shape.head_width,
-        usize::from(is_copied) * shape.keys * padded_value_width,
-        QUERY_BLOCK * shape.score_stride(),
-        QUERY_BLOCK * padded_value_width,
-    ];
+    let sizes = buffer_sizes(shape, tile, is_packed, is_copied);
     let task = |index: usize| {
         let (head, part) = (index / tasks_per_head, index % tasks_per_head);
         let first = part * step;
@@ -120,6 +102,17 @@ pub(super) fn forward_for(
     } else {
         threads::parallel_for(tasks, task);
     }
+}
+
+/// Lengths of the packed keys, the packed values, the scores and the accumulator.
+fn buffer_sizes(shape: &Shape, tile: TileSize, is_packed: bool, is_copied: bool) -> [usize; 4] {
+    let padded_value_width = tile.padded(shape.value_width);
+    [
+        usize::from(is_packed) * shape.keys.next_multiple_of(tile.nr) * shape.head_width,
+        usize::from(is_copied) * shape.keys * padded_value_width,
+        QUERY_BLOCK * shape.score_stride(),
+        QUERY_BLOCK * padded_value_width,
+    ]
 }
 
 /// Queries per task. A head is split where there are fewer heads than threads, and where it has thousands of queries, so that
@@ -152,6 +145,26 @@ unsafe impl Send for OutputPointers {}
 // SAFETY: as above; the pointers themselves are only read.
 unsafe impl Sync for OutputPointers {}
 
+impl OutputPointers {
+    /// Panics unless all rows are disjoint and lie inside the slices.
+    fn new(shape: &Shape, context: &mut [f32], strides: Strides, log_sum_exp: &mut [f32]) -> Self {
+        let [batch, heads, queries] = [shape.batch, shape.heads, shape.queries];
+        let rows = batch * heads * queries;
+        assert_eq!(
+            log_sum_exp.len(),
+            rows,
+            "attention: log_sum_exp has {} values for {rows} rows",
+            log_sum_exp.len()
+        );
+        strides.check_disjoint([batch, heads, queries], shape.value_width, context.len());
+        Self {
+            context: context.as_mut_ptr(),
+            strides,
+            log_sum_exp: log_sum_exp.as_mut_ptr(),
+        }
+    }
+}
+
 /// A range of queries of one head.
 struct ForwardTask<'a> {
     shape: &'a Shape,
@@ -166,7 +179,7 @@ struct ForwardTask<'a> {
     scratch: &'a mut [f32],
     /// Whether keys and values are packed, or read in place.
     is_packed: bool,
-    /// Lengths of the packed keys, the packed values, the scores and the accumulator.
+    /// See [`buffer_sizes`].
     sizes: [usize; 4],
 }
 
@@ -181,9 +194,8 @@ impl WithSimd for ForwardTask<'_> {
             value_width,
             ..
         } = *self.shape;
-        let (packed_keys, rest) = std::mem::take(&mut self.scratch).split_at_mut(self.sizes[0]);
-        let (packed_values, rest) = rest.split_at_mut(self.sizes[1]);
-        let (scores, accumulator) = rest.split_at_mut(self.sizes[2]);
+        let [packed_keys, packed_values, scores, accumulator] =
+            split_scratch(std::mem::take(&mut self.scratch), self.sizes);
         let key_value_head = self.shape.key_value_head(self.head);
         let mut values = View {
             start: packed_values.as_ptr(),
@@ -315,8 +327,7 @@ impl ForwardTask<'_> {
                 apply_dropout(simd, self.options, self.shape, row, from, weights);
             }
         }
-        let rows = queries.len();
-        self.accumulate_values(simd, rows, keys, values, &*scores, softmax, &key_ranges);
+        self.accumulate_values(simd, block, keys, values, scores, &key_ranges);
     }
 
     /// What to prefetch during the block of queries that begins at `first`.
@@ -356,33 +367,32 @@ impl ForwardTask<'_> {
             }
             return;
         }
-        let at = [self.batch, self.head];
-        score_packed(
-            simd,
-            self.shape,
-            self.query,
-            at,
-            block,
-            tile,
+        let packed = PackedScores {
+            shape: self.shape,
+            query: self.query,
+            batch: self.batch,
+            head: self.head,
+            queries: block,
+            keys: tile,
             packed_keys,
             scores,
             key_ranges,
-        );
+        };
+        packed.run(simd);
     }
 
     /// Accumulates a tile of weighted values.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     fn accumulate_values<S: Simd>(
         &self,
         simd: S,
-        rows: usize,
+        block: &mut Block,
         tile: Range<usize>,
         values: View,
         weights: &[f32],
-        softmax: &mut OnlineSoftmax,
         key_ranges: &KeyRanges,
     ) {
+        let (rows, softmax) = (block.queries.len(), &mut block.softmax);
         let (accumulator, padded_width) = (&mut *softmax.accumulator, softmax.padded_width);
         if !self.is_packed {
             let values = self.kv_rows(self.value, self.shape.value_width);
@@ -410,18 +420,17 @@ impl ForwardTask<'_> {
         };
         // SAFETY: the weights hold `rows` rows of `tile.len()`, and the values of the tile are readable in whole microkernel tiles.
         unsafe {
-            let values = values.skip_rows(tile.start);
-            add_product(
-                simd,
+            let product = AddProduct {
                 rows,
-                tile.len(),
+                depth: tile.len(),
                 a,
-                values,
-                accumulator,
+                b: values.skip_rows(tile.start),
+                c: accumulator,
                 padded_width,
                 key_ranges,
-            )
-        };
+            };
+            product.run(simd);
+        }
     }
 
     /// The rows of this head's keys or values.

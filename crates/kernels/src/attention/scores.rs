@@ -7,8 +7,8 @@ use pulp::Simd;
 
 use super::key_ranges::KeyRanges;
 use super::{AttentionDropout, Heads, Options, PANEL, QUERY_BLOCK, Shape};
-use crate::microkernel::{self, Init, TileSize, View};
-use crate::pack::pack_panels_with;
+use crate::microkernel::{self, GemmTile, Init, TileSize, View};
+use crate::pack::PackPanels;
 use crate::simd::{self, interleave};
 
 /// Whether a product reads the rows of a head in place: they need no padding, and are contiguous or too few to pay for a copy.
@@ -85,140 +85,164 @@ pub(super) fn pack_columns<S: Simd>(
     }
     // Checks that the last row lies in the slice.
     heads.row(batch, head, rows - 1, width);
-    let view = View {
-        start: heads.row(batch, head, 0, width).as_ptr(),
-        row_stride: 1,
-        column_stride: heads.strides.row,
+    let matrix = PackPanels {
+        view: View {
+            start: heads.row(batch, head, 0, width).as_ptr(),
+            row_stride: 1,
+            column_stride: heads.strides.row,
+        },
+        rows: width,
+        width: rows,
+        panel: microkernel::nr::<S>(),
+        out,
     };
     // SAFETY: all rows lie in the slice; the view transposes them.
-    unsafe { pack_panels_with(simd, view, width, rows, microkernel::nr::<S>(), out) };
+    unsafe { matrix.run_with(simd) };
 }
 
-/// `C = A · B` with a packed B: `columns` columns from the start of a panel. Tiles outside the key ranges are left unwritten.
-///
-/// # Safety
-/// `a` must be readable for `rows` by `depth`, `b` must hold whole panels of `depth` for `columns`, and `c` must be
-/// writable for `rows` rows of whole panels, `c_stride` apart.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn product_with_panels<S: Simd>(
-    simd: S,
-    rows: usize,
-    columns: usize,
-    depth: usize,
-    a: View,
-    b: &[f32],
-    c: &mut [f32],
-    c_stride: usize,
-    key_ranges: &KeyRanges,
-) {
-    let panel = microkernel::nr::<S>();
-    // Rows of scores have room for whole panels of every instruction set.
-    const { assert!(PANEL.is_multiple_of(microkernel::nr::<S>())) };
-    for column in (0..columns).step_by(panel) {
-        let b = b[column * depth..].as_ptr();
-        for row in (0..rows).step_by(microkernel::MR) {
-            let needed = key_ranges.at(row);
-            if needed.start >= column + panel || needed.end <= column {
-                continue;
-            }
-            let width = microkernel::tile_width::<S>(needed.end - column);
-            // SAFETY: guaranteed by the caller; the slice checks that the tile starts inside C.
-            unsafe {
-                let start = a.at(row, 0);
-                microkernel::gemm_tile(
-                    simd,
-                    microkernel::MR.min(rows - row),
-                    width,
-                    depth,
-                    View { start, ..a },
-                    b,
-                    panel,
-                    c[row * c_stride + column..].as_mut_ptr(),
-                    c_stride,
-                    Init::Zero,
-                    None,
-                );
+/// `C = A · B` with a packed B. Tiles outside the key ranges are left unwritten.
+pub(super) struct PanelProduct<'a> {
+    pub rows: usize,
+    /// Columns from the start of a panel.
+    pub columns: usize,
+    pub depth: usize,
+    pub a: View,
+    pub b: &'a [f32],
+    pub c: &'a mut [f32],
+    /// Stride between rows of C.
+    pub c_stride: usize,
+    pub key_ranges: &'a KeyRanges,
+}
+
+impl PanelProduct<'_> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    /// `a` must be readable for `rows` by `depth`, `b` must hold whole panels of `depth` for `columns`, and `c` must be
+    /// writable for `rows` rows of whole panels.
+    #[inline(always)]
+    pub unsafe fn run<S: Simd>(self, simd: S) {
+        let panel = microkernel::nr::<S>();
+        // Rows of scores have room for whole panels of every instruction set.
+        const { assert!(PANEL.is_multiple_of(microkernel::nr::<S>())) };
+        for column in (0..self.columns).step_by(panel) {
+            let b = self.b[column * self.depth..].as_ptr();
+            for row in (0..self.rows).step_by(microkernel::MR) {
+                let needed = self.key_ranges.at(row);
+                if needed.start >= column + panel || needed.end <= column {
+                    continue;
+                }
+                // SAFETY: guaranteed by the caller; the slice checks that the tile starts inside C.
+                unsafe {
+                    let tile = GemmTile {
+                        rows: microkernel::MR.min(self.rows - row),
+                        width: microkernel::tile_width::<S>(needed.end - column),
+                        depth: self.depth,
+                        a: self.a.skip_rows(row),
+                        b,
+                        b_stride: panel,
+                        c: self.c[row * self.c_stride + column..].as_mut_ptr(),
+                        c_stride: self.c_stride,
+                        init: Init::Zero,
+                        prefetch: None,
+                    };
+                    tile.run(simd);
+                }
             }
         }
     }
 }
 
-/// The raw scores of a block of queries and a tile of packed keys, in rows of [`Shape::score_stride`].
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) fn score_packed<S: Simd>(
-    simd: S,
-    shape: &Shape,
-    query: Heads,
-    [batch, head]: [usize; 2],
-    block: Range<usize>,
-    tile: Range<usize>,
-    packed_keys: &[f32],
-    scores: &mut [f32],
-    key_ranges: &KeyRanges,
-) {
-    let width = shape.head_width;
-    let a = View {
-        start: query.row(batch, head, block.start, width).as_ptr(),
-        row_stride: query.strides.row,
-        column_stride: 1,
-    };
-    // Checks that the block's last row lies in the slice.
-    query.row(batch, head, block.end - 1, width);
-    let panels = &packed_keys[tile.start * width..];
-    let (rows, columns, stride) = (block.len(), tile.len(), shape.score_stride());
-    // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for
-    // whole panels.
-    unsafe {
-        product_with_panels(
-            simd, rows, columns, width, a, panels, scores, stride, key_ranges,
-        )
-    };
+/// The raw scores of a block of queries and a tile of packed keys.
+pub(super) struct PackedScores<'a> {
+    pub shape: &'a Shape,
+    pub query: Heads<'a>,
+    pub batch: usize,
+    pub head: usize,
+    pub queries: Range<usize>,
+    pub keys: Range<usize>,
+    /// All keys of the head, as by [`pack_columns`].
+    pub packed_keys: &'a [f32],
+    /// Rows of [`Shape::score_stride`].
+    pub scores: &'a mut [f32],
+    pub key_ranges: &'a KeyRanges,
 }
 
-/// `C += A · B` with rows of C padded to whole tiles; A is read only in its `key_ranges`, as it is zero elsewhere.
-///
-/// # Safety
-/// `a` must be readable for `rows` by `depth`, and `b`, whose columns are contiguous, for `depth` by `padded`.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn add_product<S: Simd>(
-    simd: S,
-    rows: usize,
-    depth: usize,
-    a: View,
-    b: View,
-    c: &mut [f32],
-    padded: usize,
-    key_ranges: &KeyRanges,
-) {
-    let panel = microkernel::nr::<S>();
-    assert!(c.len() >= rows * padded);
-    for column in (0..padded).step_by(panel) {
-        let width = panel.min(padded - column);
-        for row in (0..rows).step_by(microkernel::MR) {
-            let needed = key_ranges.at(row);
-            let (first, needed) = (needed.start, needed.end.min(depth));
-            if first >= needed {
-                continue;
-            }
-            // SAFETY: the caller guarantees `a` and `b`; `c` was checked above to hold whole padded rows.
-            unsafe {
-                let start = a.at(row, first);
-                microkernel::gemm_tile(
-                    simd,
-                    microkernel::MR.min(rows - row),
-                    width,
-                    needed - first,
-                    View { start, ..a },
-                    b.at(first, column),
-                    b.row_stride,
-                    c.as_mut_ptr().add(row * padded + column),
-                    padded,
-                    Init::Accumulate,
-                    None,
-                );
+impl PackedScores<'_> {
+    /// Computes the scores.
+    #[inline(always)]
+    pub fn run<S: Simd>(self, simd: S) {
+        let (width, queries) = (self.shape.head_width, self.queries);
+        let row = |query| self.query.row(self.batch, self.head, query, width);
+        let a = View {
+            start: row(queries.start).as_ptr(),
+            row_stride: self.query.strides.row,
+            column_stride: 1,
+        };
+        // Checks that the block's last row lies in the slice.
+        row(queries.end - 1);
+        let product = PanelProduct {
+            rows: queries.len(),
+            columns: self.keys.len(),
+            depth: width,
+            a,
+            b: &self.packed_keys[self.keys.start * width..],
+            c: self.scores,
+            c_stride: self.shape.score_stride(),
+            key_ranges: self.key_ranges,
+        };
+        // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for whole
+        // panels.
+        unsafe { product.run(simd) };
+    }
+}
+
+/// `C += A · B`; A is read only in its `key_ranges`, as it is zero elsewhere.
+pub(super) struct AddProduct<'a> {
+    pub rows: usize,
+    pub depth: usize,
+    pub a: View,
+    /// Contiguous columns.
+    pub b: View,
+    pub c: &'a mut [f32],
+    /// The length of a row of C, padded to whole tiles.
+    pub padded_width: usize,
+    pub key_ranges: &'a KeyRanges,
+}
+
+impl AddProduct<'_> {
+    /// Accumulates the product.
+    ///
+    /// # Safety
+    /// `a` must be readable for `rows` by `depth`, and `b` for `depth` by `padded_width`.
+    #[inline(always)]
+    pub unsafe fn run<S: Simd>(self, simd: S) {
+        let (panel, padded_width) = (microkernel::nr::<S>(), self.padded_width);
+        assert!(self.c.len() >= self.rows * padded_width);
+        for column in (0..padded_width).step_by(panel) {
+            for row in (0..self.rows).step_by(microkernel::MR) {
+                let needed = self.key_ranges.at(row);
+                let (first, needed) = (needed.start, needed.end.min(self.depth));
+                if first >= needed {
+                    continue;
+                }
+                // SAFETY: the caller guarantees `a` and `b`; `c` was checked above to hold whole padded rows.
+                unsafe {
+                    let start = self.a.at(row, first);
+                    let tile = GemmTile {
+                        rows: microkernel::MR.min(self.rows - row),
+                        width: panel.min(padded_width - column),
+                        depth: needed - first,
+                        a: View { start, ..self.a },
+                        b: self.b.at(first, column),
+                        b_stride: self.b.row_stride,
+                        c: self.c.as_mut_ptr().add(row * padded_width + column),
+                        c_stride: padded_width,
+                        init: Init::Accumulate,
+                        prefetch: None,
+                    };
+                    tile.run(simd);
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use super::decode::{self, KvRows};
 use super::key_ranges::KeyRanges;
 use super::pattern::{KeyRuns, block_end};
 use super::scores::{
-    VisibleSpan, copy_row, pack_columns, scale_and_bias, score_packed, union_of_visible_keys,
+    PackedScores, VisibleSpan, copy_row, pack_columns, scale_and_bias, union_of_visible_keys,
 };
 use super::{Bias, BiasLayout, Heads, KEY_TILE, Options, QUERY_BLOCK, Shape};
 use crate::elementwise;
@@ -181,21 +181,20 @@ impl WeightsTask<'_> {
     ) {
         let (batch, head, width) = (self.batch, self.head, self.shape.head_width);
         if self.is_packed {
-            let (packed, scores) = (&*self.packed_keys, &mut *self.scores);
-            let at = [batch, head];
             let key_ranges =
                 KeyRanges::visible(self.options, self.shape, batch, &block, &tile, run);
-            score_packed(
-                simd,
-                self.shape,
-                self.query,
-                at,
-                block,
-                tile,
-                packed,
-                scores,
-                &key_ranges,
-            );
+            let packed = PackedScores {
+                shape: self.shape,
+                query: self.query,
+                batch,
+                head,
+                queries: block,
+                keys: tile,
+                packed_keys: &*self.packed_keys,
+                scores: &mut *self.scores,
+                key_ranges: &key_ranges,
+            };
+            packed.run(simd);
             return;
         }
         let keys = KvRows {

@@ -6,8 +6,8 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::{Matrix, Scratch, with_scratch};
-use crate::microkernel::{self, Init, MR, PrefetchA, TileSize, View};
-use crate::pack::pack_panels;
+use crate::microkernel::{self, GemmTile, Init, MR, PrefetchA, TileSize, View};
+use crate::pack::PackPanels;
 use crate::simd::{self, Instructions};
 
 /// Rows of A per block, a multiple of [`MR`].
@@ -189,39 +189,28 @@ impl Macrokernel<'_> {
     }
 
     fn pack_b(&self, depths: Range<usize>, columns: Range<usize>, out: &mut [f32]) {
-        let view = self.b.view(depths.start, columns.start);
+        let block = PackPanels {
+            view: self.b.view(depths.start, columns.start),
+            rows: depths.len(),
+            width: columns.len(),
+            panel: self.tile.nr,
+            out,
+        };
         // SAFETY: the view starts inside `b` and the block does not reach beyond its rows and columns.
-        unsafe {
-            pack_panels(
-                self.instructions,
-                view,
-                depths.len(),
-                columns.len(),
-                self.tile.nr,
-                out,
-            );
-        }
+        unsafe { block.run(self.instructions) };
     }
 
     /// Packs rows of A in panels of [`MR`], and returns a view of the first.
     fn pack_a(&self, rows: Range<usize>, depths: Range<usize>, out: &mut [f32]) -> View {
-        let view = self.a.view(rows.start, depths.start);
-        let transposed = View {
-            row_stride: view.column_stride,
-            column_stride: view.row_stride,
-            ..view
+        let block = PackPanels {
+            view: self.a.view(rows.start, depths.start).transposed(),
+            rows: depths.len(),
+            width: rows.len(),
+            panel: MR,
+            out: &mut *out,
         };
         // SAFETY: the view starts inside `a` and the block does not reach beyond its rows and columns.
-        unsafe {
-            pack_panels(
-                self.instructions,
-                transposed,
-                depths.len(),
-                rows.len(),
-                MR,
-                out,
-            );
-        }
+        unsafe { block.run(self.instructions) };
         View {
             start: out.as_ptr(),
             // Inside a panel; the next panel starts after the whole depth of this one.
@@ -321,57 +310,63 @@ impl WithSimd for StripTiles<'_> {
             true => (b_panels, a_panels),
             false => (a_panels, b_panels),
         };
+        // If a panel of B stays in L1, the tiles of the first panel prefetch the next rows of A; otherwise the tiles side by side
+        // share the prefetching.
+        let shares = match b_stays {
+            true => 1,
+            false => b_panels,
+        };
         for outer in 0..outer {
             for inner in 0..inner {
                 let (a_panel, b_panel) = match b_stays {
                     true => (inner, outer),
                     false => (outer, inner),
                 };
-                let (first_row, first_column) = (a_panel * MR, b_panel * nr);
-                let a = View {
-                    start: self.a.start.wrapping_add(a_panel * self.panel_stride),
-                    ..self.a
-                };
-                // If a panel of B stays in L1, the tiles of the first panel prefetch the next rows of A; otherwise the
-                // tiles side by side share the prefetching.
-                let shares = match b_stays {
-                    true => 1,
-                    false => b_panels,
-                };
-                let prefetch = (self.prefetches_a && b_panel < shares).then(|| PrefetchA {
-                    start: a
-                        .start
-                        .wrapping_add(MR * self.depth * (shares + b_panel) / shares),
-                    stride: MR * microkernel::UNROLL / shares,
-                });
-                let b = self.packed_b[first_column * self.depth..].as_ptr();
-                let (rows, width) = (
-                    MR.min(self.rows - first_row),
-                    nr.min(self.width - first_column),
-                );
-                // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the
-                // tile of C lies inside the rows and columns of this block.
-                unsafe {
-                    let c = self.c.add(first_row * self.c_stride + first_column);
-                    // C may not be in cache yet; it arrives while the sums accumulate.
-                    for row in 0..rows {
-                        simd::prefetch_l1(c.wrapping_add(row * self.c_stride), width);
-                    }
-                    microkernel::gemm_tile(
-                        simd,
-                        rows,
-                        width,
-                        self.depth,
-                        a,
-                        b,
-                        nr,
-                        c,
-                        self.c_stride,
-                        self.init.skip_columns(first_column),
-                        prefetch,
-                    );
-                }
+                self.multiply_tile(simd, [a_panel, b_panel], shares);
             }
+        }
+    }
+}
+
+impl StripTiles<'_> {
+    /// The product of two panels; the first `shares` panels of B prefetch a share each of the next rows of A.
+    #[inline(always)]
+    fn multiply_tile<S: Simd>(&self, simd: S, [a_panel, b_panel]: [usize; 2], shares: usize) {
+        let nr = microkernel::nr::<S>();
+        let (first_row, first_column) = (a_panel * MR, b_panel * nr);
+        let a = View {
+            start: self.a.start.wrapping_add(a_panel * self.panel_stride),
+            ..self.a
+        };
+        let prefetch = (self.prefetches_a && b_panel < shares).then(|| PrefetchA {
+            start: a
+                .start
+                .wrapping_add(MR * self.depth * (shares + b_panel) / shares),
+            stride: MR * microkernel::UNROLL / shares,
+        });
+        let rows = MR.min(self.rows - first_row);
+        let width = nr.min(self.width - first_column);
+        // SAFETY: the panel of B was packed to `depth`, the rows of A lie inside it or its packed panels, and the tile of C lies
+        // inside the rows and columns of this block.
+        unsafe {
+            let c = self.c.add(first_row * self.c_stride + first_column);
+            // C may not be in cache yet; it arrives while the sums accumulate.
+            for row in 0..rows {
+                simd::prefetch_l1(c.wrapping_add(row * self.c_stride), width);
+            }
+            let tile = GemmTile {
+                rows,
+                width,
+                depth: self.depth,
+                a,
+                b: self.packed_b[first_column * self.depth..].as_ptr(),
+                b_stride: nr,
+                c,
+                c_stride: self.c_stride,
+                init: self.init.skip_columns(first_column),
+                prefetch,
+            };
+            tile.run(simd);
         }
     }
 }

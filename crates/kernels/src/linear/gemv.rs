@@ -283,7 +283,7 @@ pub(crate) fn dots<S: Simd, const N: usize, const PREFETCH: bool>(
 mod tests {
     use super::*;
     use crate::Init;
-    use crate::gemm::gemm_naive;
+    use crate::gemm;
 
     #[test]
     fn every_output_is_written_however_many_threads_there_are() {
@@ -309,7 +309,7 @@ mod tests {
                     // Sums of small integers are exact in any order.
                     let mut expected = vec![0.0; rows * output];
                     let x = Matrix::new(&x, rows, input);
-                    gemm_naive(x, weight.transposed(), &mut expected, Init::Zero);
+                    gemm::naive::gemm(x, weight.transposed(), &mut expected, Init::Zero);
                     for y in results {
                         assert_eq!(y, expected, "{rows} × {input} → {output}");
                     }

@@ -10,6 +10,7 @@
 //! Extended rows `[v, 1]` and `[h, c]` turn each sum into one product.
 
 mod buffers;
+mod key_value;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,11 +20,10 @@ use pulp::{Simd, WithSimd};
 use self::buffers::{BufferSizes, Buffers, buffer_sizes};
 use super::tiles::{
     Accumulator, Lhs, Panels, Triangle, contiguous, multiply, pack, pack_lhs, pack_transposed,
-    transpose_state, write_rows,
+    write_rows,
 };
 use super::{
-    CHUNK, Chunk, ChunkSchedule, HeadRows, Heads, KEY_BLOCK, Options, OutputHeads, Shape,
-    check_length,
+    Chunk, ChunkSchedule, HeadRows, Heads, KEY_BLOCK, Options, OutputHeads, Shape, check_length,
 };
 use crate::elementwise::scale_into;
 use crate::gemm::with_scratch;
@@ -63,36 +63,19 @@ pub fn backward(
     options.check(shape);
     let rows = shape.batch * shape.heads * shape.queries;
     check_length("denominators", denominators.len(), rows);
-    let Shape {
-        batch,
-        heads,
-        key_value_heads,
-        queries,
-        keys,
-        head_width,
-        value_width,
-    } = *shape;
-    let key_value_shape = |width: usize| [batch, keys, key_value_heads, width];
-    let out = GradientTargets {
-        query: OutputHeads::new(
-            "query",
-            gradients.query,
-            [batch, queries, heads, head_width],
-        ),
-        key: OutputHeads::new("key", gradients.key, key_value_shape(head_width)),
-        value: OutputHeads::new("value", gradients.value, key_value_shape(value_width)),
-    };
+    let out = GradientTargets::new(shape, gradients);
     let instructions = simd::instructions();
     let buffer_sizes = buffer_sizes(shape, TileSize::of(instructions));
     let task = |index: usize| {
-        let (batch, key_value_head) = (index / key_value_heads, index % key_value_heads);
+        let batch = index / shape.key_value_heads;
+        let key_value_head = index % shape.key_value_heads;
         // Scratch is borrowed outside the kernel: a closure inside it would be compiled without vector instructions.
         with_scratch(&SCRATCH, buffer_sizes.iter().sum(), |scratch| {
             let kernel = LinearBackwardTask {
                 shape,
                 query,
-                key: HeadRows::new(key, batch, key_value_head, head_width),
-                value: HeadRows::new(value, batch, key_value_head, value_width),
+                key: HeadRows::new(key, batch, key_value_head, shape.head_width),
+                value: HeadRows::new(value, batch, key_value_head, shape.value_width),
                 context,
                 context_gradients,
                 denominators,
@@ -107,8 +90,8 @@ pub fn backward(
             simd::run(instructions, kernel);
         });
     };
-    let groups = batch * key_value_heads;
-    let work = (rows + groups * keys) * head_width * value_width;
+    let groups = shape.batch * shape.key_value_heads;
+    let work = (rows + groups * shape.keys) * shape.head_width * shape.value_width;
     if work < 1 << 16 {
         (0..groups).for_each(task);
     } else {
@@ -122,6 +105,28 @@ struct GradientTargets {
     query: OutputHeads,
     key: OutputHeads,
     value: OutputHeads,
+}
+
+impl GradientTargets {
+    /// Panics when a slice does not match the shape.
+    fn new(shape: &Shape, gradients: Gradients) -> Self {
+        let Shape {
+            batch,
+            heads,
+            key_value_heads,
+            queries,
+            keys,
+            head_width,
+            value_width,
+        } = *shape;
+        let query = [batch, queries, heads, head_width];
+        let key_value = |width: usize| [batch, keys, key_value_heads, width];
+        Self {
+            query: OutputHeads::new("query", gradients.query, query),
+            key: OutputHeads::new("key", gradients.key, key_value(head_width)),
+            value: OutputHeads::new("value", gradients.value, key_value(value_width)),
+        }
+    }
 }
 
 /// One key-value head and the query heads that share it.
@@ -175,42 +180,6 @@ impl LinearBackwardTask<'_> {
         for index in 0..self.schedule.chunks() {
             let chunk = self.schedule.chunk(index);
             self.process_query_chunk(simd, &chunk, buffers);
-        }
-    }
-
-    /// The gradients of keys and values.
-    #[inline(always)]
-    fn key_value_gradients<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
-        buffers.state.fill(0.0);
-        for index in (0..self.schedule.chunks()).rev() {
-            let chunk = self.schedule.chunk(index);
-            self.process_key_chunk(simd, &chunk, buffers);
-        }
-        let prefix = self.schedule.prefix();
-        let mut first = prefix.start;
-        while first < prefix.end {
-            let keys = first..prefix.end.min(first + CHUNK);
-            first = keys.end;
-            let chunk = Chunk {
-                queries: 0..0,
-                keys,
-                shift: 0,
-            };
-            self.process_key_chunk(simd, &chunk, buffers);
-        }
-        let unpadded = &self.schedule.unpadded;
-        for key in (0..unpadded.start).chain(unpadded.end..self.schedule.keys) {
-            // SAFETY: the key exists, and no other task has its head.
-            unsafe {
-                self.out
-                    .key
-                    .row(self.batch, self.key_value_head, key)
-                    .fill(0.0);
-                self.out
-                    .value
-                    .row(self.batch, self.key_value_head, key)
-                    .fill(0.0);
-            }
         }
     }
 
@@ -320,26 +289,11 @@ impl LinearBackwardTask<'_> {
         let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
         self.append_ones(keys.clone(), buffers.values);
         let view = self.key.view(keys.clone());
-        // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
-        let (key_panels, value_columns) = unsafe {
-            let values = contiguous(buffers.values, extended_width);
-            (
-                pack(simd, view, keys.len(), features, buffers.features),
-                pack_transposed(
-                    simd,
-                    values,
-                    keys.len(),
-                    extended_width,
-                    buffers.value_columns,
-                ),
-            )
-        };
-        let triangle = Triangle {
-            rows: queries.len(),
-            keys: keys.len(),
-            shift: chunk.shift,
-        };
-        let stride = CHUNK.next_multiple_of(microkernel::nr::<S>());
+        // SAFETY: the view checks that all rows lie in their slice.
+        let key_panels = unsafe { pack(simd, view, keys.len(), features, buffers.features) };
+        let value_columns =
+            self.pack_values(simd, keys.len(), buffers.values, buffers.value_columns);
+        let triangle = Triangle::of(chunk);
         for head in self.heads() {
             self.extended_gradients(simd, head, queries.clone(), buffers.output_gradients);
             let lhs = Lhs::rows(contiguous(buffers.output_gradients, extended_width));
@@ -354,15 +308,8 @@ impl LinearBackwardTask<'_> {
                 multiply(simd, size, lhs, state, &mut rows, Init::Zero);
                 if !keys.is_empty() {
                     let weight_gradients = &mut *buffers.triangles;
-                    triangle.scores(simd, lhs, value_columns, weight_gradients, stride);
-                    triangle.accumulate(
-                        simd,
-                        weight_gradients,
-                        stride,
-                        key_panels,
-                        features,
-                        &mut rows,
-                    );
+                    triangle.scores(simd, lhs, value_columns, weight_gradients);
+                    triangle.accumulate(simd, weight_gradients, key_panels, features, &mut rows);
                 }
                 write_rows(self.out.query, self.batch, head, queries.clone(), &rows);
             }
@@ -372,139 +319,18 @@ impl LinearBackwardTask<'_> {
         }
     }
 
-    /// Writes the gradients of a chunk's keys and values, then adds its queries to the state.
+    /// Packs the extended rows of `keys` keys, transposed, in panels.
     #[inline(always)]
-    fn process_key_chunk<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
-        let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let extended_width = width + 1;
-        let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
-        self.append_ones(keys.clone(), buffers.values);
-        if !keys.is_empty() {
-            self.add_later_queries(simd, keys.clone(), buffers);
-        }
-        let view = self.key.view(keys.clone());
-        // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
-        let (key_columns, value_columns) = unsafe {
-            let values = contiguous(buffers.values, extended_width);
-            (
-                pack_transposed(simd, view, keys.len(), features, buffers.key_columns),
-                pack_transposed(
-                    simd,
-                    values,
-                    keys.len(),
-                    extended_width,
-                    buffers.value_columns,
-                ),
-            )
-        };
-        let triangle = Triangle {
-            rows: queries.len(),
-            keys: keys.len(),
-            shift: chunk.shift,
-        };
-        let stride = CHUNK.next_multiple_of(microkernel::nr::<S>());
-        let (weights, weight_gradients) = buffers.triangles.split_at_mut(CHUNK * stride);
-        let mut dkeys = Accumulator::rows::<S>(buffers.feature_rows, features);
-        let mut dvalues = Accumulator::rows::<S>(buffers.value_rows, width);
-        for head in self.heads() {
-            if queries.is_empty() {
-                break;
-            }
-            self.extended_gradients(simd, head, queries.clone(), buffers.output_gradients);
-            let output_gradients = contiguous(buffers.output_gradients, extended_width);
-            let query = HeadRows::new(self.query, self.batch, head, features).view(queries.clone());
-            // SAFETY: the view checks that all rows lie in their slice, and these extended rows were just written.
-            let query_panels =
-                unsafe { pack(simd, query, queries.len(), features, buffers.features) };
-            if !keys.is_empty() {
-                // SAFETY: as above.
-                let gradient_panels = unsafe {
-                    triangle.scores(simd, Lhs::rows(query), key_columns, weights, stride);
-                    let lhs = Lhs::rows(output_gradients);
-                    triangle.scores(simd, lhs, value_columns, weight_gradients, stride);
-                    pack(
-                        simd,
-                        output_gradients,
-                        queries.len(),
-                        width,
-                        buffers.gradient_panels,
-                    )
-                };
-                triangle.accumulate_transposed(
-                    simd,
-                    weights,
-                    stride,
-                    gradient_panels,
-                    width,
-                    &mut dvalues,
-                );
-                let weight_gradients = &*weight_gradients;
-                triangle.accumulate_transposed(
-                    simd,
-                    weight_gradients,
-                    stride,
-                    query_panels,
-                    features,
-                    &mut dkeys,
-                );
-            }
-            self.update_state(
-                simd,
-                buffers.output_gradients,
-                query_panels,
-                buffers.lhs,
-                buffers.state,
-            );
-        }
-        // SAFETY: the keys exist, and no other task has their head.
-        unsafe {
-            write_rows(
-                self.out.key,
-                self.batch,
-                self.key_value_head,
-                keys.clone(),
-                &dkeys,
-            );
-            write_rows(
-                self.out.value,
-                self.batch,
-                self.key_value_head,
-                keys,
-                &dvalues,
-            );
-        }
-    }
-
-    /// The gradients of a chunk's keys and values from all later queries, in the state. The extended rows are in `values`.
-    #[inline(always)]
-    fn add_later_queries<S: Simd>(&self, simd: S, keys: Range<usize>, buffers: &mut Buffers) {
-        let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let extended_width = width + 1;
-        transpose_state::<S>(
-            simd,
-            buffers.state,
-            features,
-            width,
-            buffers.transposed_state,
-        );
-        let state = Panels {
-            data: buffers.state,
-            depth: extended_width,
-        };
-        let transposed_state = Panels {
-            data: buffers.transposed_state,
-            depth: features,
-        };
-        let mut dkeys = Accumulator::rows::<S>(buffers.feature_rows, features);
-        let mut dvalues = Accumulator::rows::<S>(buffers.value_rows, width);
-        // SAFETY: the extended rows were written by the caller, and the view checks that all keys lie in their slice.
-        unsafe {
-            let values = Lhs::rows(contiguous(buffers.values, extended_width));
-            let size = [keys.len(), features];
-            multiply(simd, size, values, state, &mut dkeys, Init::Zero);
-            let lhs = Lhs::rows(self.key.view(keys.clone()));
-            let size = [keys.len(), width];
-            multiply(simd, size, lhs, transposed_state, &mut dvalues, Init::Zero);
-        }
+    fn pack_values<'b, S: Simd>(
+        &self,
+        simd: S,
+        keys: usize,
+        extended_rows: &[f32],
+        out: &'b mut [f32],
+    ) -> Panels<'b> {
+        let extended_width = self.shape.value_width + 1;
+        let view = contiguous(&extended_rows[..keys * extended_width], extended_width);
+        // SAFETY: the slice has all rows.
+        unsafe { pack_transposed(simd, view, keys, extended_width, out) }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     check_length, state_size,
 };
 use crate::elementwise::scale_into;
-use crate::gemm::with_scratch;
+use crate::gemm::{split_scratch, with_scratch};
 use crate::linear::dot;
 use crate::microkernel::{self, Init, TileSize};
 use crate::simd;
@@ -47,18 +47,7 @@ pub fn forward(
     outputs: ForwardOutputs,
 ) {
     options.check(shape);
-    let rows = shape.batch * shape.heads * shape.queries;
-    check_length("denominators", outputs.denominators.len(), rows);
-    check_length("kv_sums", outputs.kv_sums.len(), state_size(shape));
-    let key_sums = state_size(shape) / shape.value_width;
-    check_length("key_sums", outputs.key_sums.len(), key_sums);
-    let context = [shape.batch, shape.queries, shape.heads, shape.value_width];
-    let out = OutputTargets {
-        context: OutputHeads::new("context", outputs.context, context),
-        denominators: outputs.denominators.as_mut_ptr(),
-        kv_sums: outputs.kv_sums.as_mut_ptr(),
-        key_sums: outputs.key_sums.as_mut_ptr(),
-    };
+    let out = OutputTargets::new(shape, outputs);
     let instructions = simd::instructions();
     let buffer_sizes = buffer_sizes(shape, TileSize::of(instructions));
     let groups = shape.batch * shape.key_value_heads;
@@ -95,6 +84,7 @@ pub fn forward(
             simd::run(instructions, kernel);
         });
     };
+    let rows = shape.batch * shape.heads * shape.queries;
     let work = (rows + groups * shape.keys) * shape.head_width * shape.value_width;
     if work < 1 << 16 {
         (0..groups * tasks_per_group).for_each(task);
@@ -116,6 +106,24 @@ struct OutputTargets {
 unsafe impl Send for OutputTargets {}
 // SAFETY: as above; the pointers themselves are only read.
 unsafe impl Sync for OutputTargets {}
+
+impl OutputTargets {
+    /// Panics when a slice does not match the shape.
+    fn new(shape: &Shape, outputs: ForwardOutputs) -> Self {
+        let rows = shape.batch * shape.heads * shape.queries;
+        check_length("denominators", outputs.denominators.len(), rows);
+        check_length("kv_sums", outputs.kv_sums.len(), state_size(shape));
+        let key_sums = state_size(shape) / shape.value_width;
+        check_length("key_sums", outputs.key_sums.len(), key_sums);
+        let context = [shape.batch, shape.queries, shape.heads, shape.value_width];
+        Self {
+            context: OutputHeads::new("context", outputs.context, context),
+            denominators: outputs.denominators.as_mut_ptr(),
+            kv_sums: outputs.kv_sums.as_mut_ptr(),
+            key_sums: outputs.key_sums.as_mut_ptr(),
+        }
+    }
+}
 
 /// Lengths of the buffers, in the order of [`Buffers`].
 fn buffer_sizes(shape: &Shape, tile: TileSize) -> [usize; 7] {
@@ -169,12 +177,8 @@ impl WithSimd for LinearForwardTask<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let mut rest = std::mem::take(&mut self.scratch);
-        let mut buffers: [&mut [f32]; 7] = Default::default();
-        for (buffer, size) in buffers.iter_mut().zip(self.buffer_sizes) {
-            (*buffer, rest) = rest.split_at_mut(size);
-        }
-        let [state, key_sums, keys, lhs, values, scores, rows] = buffers;
+        let [state, key_sums, keys, lhs, values, scores, rows] =
+            split_scratch(std::mem::take(&mut self.scratch), self.buffer_sizes);
         let mut buffers = Buffers {
             state,
             key_sums,
@@ -302,11 +306,7 @@ impl LinearForwardTask<'_> {
     #[inline(always)]
     fn process_chunk<S: Simd>(&self, simd: S, chunk: &Chunk, buffers: &mut Buffers) {
         let (features, width) = (self.shape.head_width, self.shape.value_width);
-        let Chunk {
-            queries,
-            keys,
-            shift,
-        } = chunk.clone();
+        let (queries, keys) = (chunk.queries.clone(), chunk.keys.clone());
         // SAFETY: the views check that all rows lie in their slices.
         let (columns, values) = unsafe {
             let view = self.key.view(keys.clone());
@@ -314,12 +314,7 @@ impl LinearForwardTask<'_> {
             let view = self.value.view(keys.clone());
             (columns, pack(simd, view, keys.len(), width, buffers.values))
         };
-        let triangle = Triangle {
-            rows: queries.len(),
-            keys: keys.len(),
-            shift,
-        };
-        let stride = CHUNK.next_multiple_of(microkernel::nr::<S>());
+        let (triangle, stride) = (Triangle::of(chunk), Triangle::stride::<S>());
         for head in self.heads.clone() {
             let query = HeadRows::new(self.query, self.batch, head, features);
             let lhs = Lhs::rows(query.view(queries.clone()));
@@ -333,8 +328,8 @@ impl LinearForwardTask<'_> {
                 let size = [queries.len(), width];
                 multiply(simd, size, lhs, state, &mut rows, Init::Zero);
                 if !keys.is_empty() {
-                    triangle.scores(simd, lhs, columns, buffers.scores, stride);
-                    triangle.accumulate(simd, buffers.scores, stride, values, width, &mut rows);
+                    triangle.scores(simd, lhs, columns, buffers.scores);
+                    triangle.accumulate(simd, buffers.scores, values, width, &mut rows);
                 }
             }
             let padded_width = rows.stride;

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::{HeadRows, OutputHeads};
-use crate::microkernel::{self, Init, View};
-use crate::pack::pack_panels_with;
+use super::{CHUNK, Chunk, HeadRows, OutputHeads};
+use crate::microkernel::{self, GemmTile, Init, View};
+use crate::pack::PackPanels;
 
 /// A right-hand side packed in panels of columns.
 #[derive(Clone, Copy)]
@@ -128,27 +128,26 @@ pub(super) unsafe fn multiply<S: Simd>(
         let width = microkernel::tile_width::<S>(columns - column);
         for row in (0..rows).step_by(microkernel::MR) {
             let count = microkernel::MR.min(rows - row);
+            let tile = GemmTile {
+                rows: count,
+                width,
+                depth: b.depth,
+                a: a.tile(row),
+                b: b.at::<S>(column, 0),
+                b_stride: panel,
+                c: c.at::<S>(row, count, column),
+                c_stride: c.stride,
+                init,
+                prefetch: None,
+            };
             // SAFETY: the caller guarantees `a`; panels and accumulator check theirs.
-            unsafe {
-                microkernel::gemm_tile(
-                    simd,
-                    count,
-                    width,
-                    b.depth,
-                    a.tile(row),
-                    b.at::<S>(column, 0),
-                    panel,
-                    c.at::<S>(row, count, column),
-                    c.stride,
-                    init,
-                    None,
-                );
-            }
+            unsafe { tile.run(simd) };
         }
     }
 }
 
-/// The causal triangle of a chunk: of `keys` keys, query `i` of `rows` sees the first `i + 1 - shift`.
+/// The causal triangle of a chunk: of `keys` keys, query `i` of `rows` sees the first `i + 1 - shift`. Scores are in rows of
+/// [`Triangle::stride`].
 #[derive(Clone, Copy)]
 pub(super) struct Triangle {
     pub rows: usize,
@@ -157,19 +156,35 @@ pub(super) struct Triangle {
 }
 
 impl Triangle {
+    /// The triangle of a chunk.
+    #[inline(always)]
+    pub fn of(chunk: &Chunk) -> Self {
+        Self {
+            rows: chunk.queries.len(),
+            keys: chunk.keys.len(),
+            shift: chunk.shift,
+        }
+    }
+
+    /// The length of a row of scores: whole panels.
+    #[inline(always)]
+    pub const fn stride<S: Simd>() -> usize {
+        CHUNK.next_multiple_of(microkernel::nr::<S>())
+    }
+
     /// The number of keys visible to a row.
     #[inline(always)]
     pub fn visible_keys(&self, row: usize) -> usize {
         (row + 1).saturating_sub(self.shift).min(self.keys)
     }
 
-    /// `C = A · B` where a query sees a key, and zeros where it does not. Rows of C are `stride` apart.
+    /// `C = A · B` where a query sees a key, and zeros where it does not.
     ///
     /// # Safety
     /// `a` must be readable for `rows` by the depth of `b`.
     #[inline(always)]
-    pub unsafe fn scores<S: Simd>(&self, simd: S, a: Lhs, b: Panels, c: &mut [f32], stride: usize) {
-        let panel = microkernel::nr::<S>();
+    pub unsafe fn scores<S: Simd>(&self, simd: S, a: Lhs, b: Panels, c: &mut [f32]) {
+        let (panel, stride) = (microkernel::nr::<S>(), Self::stride::<S>());
         for column in (0..self.keys).step_by(panel) {
             // The microkernel tile of the first row that sees a key of the panel.
             let first = (column + self.shift) / microkernel::MR * microkernel::MR;
@@ -178,22 +193,20 @@ impl Triangle {
                 let count = microkernel::MR.min(self.rows - row);
                 let start = row * stride + column;
                 let c = &mut c[start..start + (count - 1) * stride + panel];
+                let tile = GemmTile {
+                    rows: count,
+                    width,
+                    depth: b.depth,
+                    a: a.tile(row),
+                    b: b.at::<S>(column, 0),
+                    b_stride: panel,
+                    c: c.as_mut_ptr(),
+                    c_stride: stride,
+                    init: Init::Zero,
+                    prefetch: None,
+                };
                 // SAFETY: the caller guarantees `a`; the panels check theirs, and the slice is as long as the tile.
-                unsafe {
-                    microkernel::gemm_tile(
-                        simd,
-                        count,
-                        width,
-                        b.depth,
-                        a.tile(row),
-                        b.at::<S>(column, 0),
-                        panel,
-                        c.as_mut_ptr(),
-                        stride,
-                        Init::Zero,
-                        None,
-                    );
-                }
+                unsafe { tile.run(simd) };
             }
         }
         for row in 0..self.rows {
@@ -207,13 +220,12 @@ impl Triangle {
         &self,
         simd: S,
         a: &[f32],
-        stride: usize,
         b: Panels,
         columns: usize,
         c: &mut Accumulator,
     ) {
+        let (panel, stride) = (microkernel::nr::<S>(), Self::stride::<S>());
         assert!(self.keys <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
-        let panel = microkernel::nr::<S>();
         for column in (0..columns).step_by(panel) {
             let width = microkernel::tile_width::<S>(columns - column);
             for row in (0..self.rows).step_by(microkernel::MR) {
@@ -222,27 +234,20 @@ impl Triangle {
                 if depth == 0 {
                     continue;
                 }
-                let view = View {
-                    start: a[row * stride..].as_ptr(),
-                    row_stride: stride,
-                    column_stride: 1,
+                let tile = GemmTile {
+                    rows: count,
+                    width,
+                    depth,
+                    a: contiguous(&a[row * stride..], stride),
+                    b: b.at::<S>(column, 0),
+                    b_stride: panel,
+                    c: c.at::<S>(row, count, column),
+                    c_stride: c.stride,
+                    init: Init::Accumulate,
+                    prefetch: None,
                 };
                 // SAFETY: `a` was checked above to have all rows and columns; panels and accumulator check theirs.
-                unsafe {
-                    microkernel::gemm_tile(
-                        simd,
-                        count,
-                        width,
-                        depth,
-                        view,
-                        b.at::<S>(column, 0),
-                        panel,
-                        c.at::<S>(row, count, column),
-                        c.stride,
-                        Init::Accumulate,
-                        None,
-                    );
-                }
+                unsafe { tile.run(simd) };
             }
         }
     }
@@ -253,13 +258,12 @@ impl Triangle {
         &self,
         simd: S,
         a: &[f32],
-        stride: usize,
         b: Panels,
         columns: usize,
         c: &mut Accumulator,
     ) {
+        let (panel, stride) = (microkernel::nr::<S>(), Self::stride::<S>());
         assert!(self.rows <= b.depth && a.len() >= self.rows * stride && stride >= self.keys);
-        let panel = microkernel::nr::<S>();
         for column in (0..columns).step_by(panel) {
             let width = microkernel::tile_width::<S>(columns - column);
             for key in (0..self.keys).step_by(microkernel::MR) {
@@ -269,27 +273,20 @@ impl Triangle {
                 if first >= self.rows {
                     break;
                 }
-                let view = View {
-                    start: a[first * stride + key..].as_ptr(),
-                    row_stride: 1,
-                    column_stride: stride,
+                let tile = GemmTile {
+                    rows: count,
+                    width,
+                    depth: self.rows - first,
+                    a: contiguous(&a[first * stride + key..], stride).transposed(),
+                    b: b.at::<S>(column, first),
+                    b_stride: panel,
+                    c: c.at::<S>(key, count, column),
+                    c_stride: c.stride,
+                    init: Init::Accumulate,
+                    prefetch: None,
                 };
                 // SAFETY: as in `accumulate`, transposed.
-                unsafe {
-                    microkernel::gemm_tile(
-                        simd,
-                        count,
-                        width,
-                        self.rows - first,
-                        view,
-                        b.at::<S>(column, first),
-                        panel,
-                        c.at::<S>(key, count, column),
-                        c.stride,
-                        Init::Accumulate,
-                        None,
-                    );
-                }
+                unsafe { tile.run(simd) };
             }
         }
     }
@@ -307,8 +304,15 @@ pub(super) unsafe fn pack<'a, S: Simd>(
     width: usize,
     out: &'a mut [f32],
 ) -> Panels<'a> {
+    let matrix = PackPanels {
+        view,
+        rows,
+        width,
+        panel: microkernel::nr::<S>(),
+        out: &mut *out,
+    };
     // SAFETY: guaranteed by the caller.
-    unsafe { pack_panels_with(simd, view, rows, width, microkernel::nr::<S>(), out) };
+    unsafe { matrix.run_with(simd) };
     Panels {
         data: out,
         depth: rows,
@@ -327,13 +331,8 @@ pub(super) unsafe fn pack_transposed<'a, S: Simd>(
     width: usize,
     out: &'a mut [f32],
 ) -> Panels<'a> {
-    let transposed = View {
-        row_stride: view.column_stride,
-        column_stride: view.row_stride,
-        ..view
-    };
     // SAFETY: guaranteed by the caller, transposed.
-    unsafe { pack(simd, transposed, width, rows, out) }
+    unsafe { pack(simd, view.transposed(), width, rows, out) }
 }
 
 /// Packs the transpose of a matrix as a left-hand side of depth `rows`.
@@ -348,8 +347,15 @@ pub(super) unsafe fn pack_lhs<S: Simd>(
     width: usize,
     out: &mut [f32],
 ) -> Lhs {
+    let matrix = PackPanels {
+        view,
+        rows,
+        width,
+        panel: microkernel::MR,
+        out: &mut *out,
+    };
     // SAFETY: guaranteed by the caller.
-    unsafe { pack_panels_with(simd, view, rows, width, microkernel::MR, out) };
+    unsafe { matrix.run_with(simd) };
     Lhs::packed(out, rows)
 }
 
@@ -409,14 +415,15 @@ pub(super) fn transpose_state<S: Simd>(
             let rows = panel.min(features - feature);
             let columns = panel.min(width - column);
             let block = &state[feature * extended_width + column * panel..][..columns * panel];
-            let view = View {
-                start: block.as_ptr(),
-                row_stride: 1,
-                column_stride: panel,
+            let matrix = PackPanels {
+                view: contiguous(block, panel).transposed(),
+                rows,
+                width: columns,
+                panel,
+                out: &mut out[column * features + feature * panel..][..rows * panel],
             };
-            let out = &mut out[column * features + feature * panel..][..rows * panel];
             // SAFETY: the block has these columns of a panel.
-            unsafe { pack_panels_with(simd, view, rows, columns, panel, out) };
+            unsafe { matrix.run_with(simd) };
         }
     }
 }

@@ -12,8 +12,8 @@ use burn::tensor::{Int, Shape, Tensor};
 
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
-use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern};
-use crate::{ConfigError, Flops, Initializer};
+use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
+use crate::{ConfigError, Initializer};
 
 with_heads! {
     /// Settings of argmax attention.
@@ -27,22 +27,7 @@ impl AttentionSettings for ArgmaxConfig {
 
     fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let pattern = Pattern::Argmax(Argmax {});
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
-    }
-
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        // On average a causal query attends to half of the positions.
-        self.heads_config()
-            .flops(width, (length as u64).div_ceil(2))
-    }
-
-    fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Growing(self.heads_config().key_value_size(width))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn describe(&self, width: usize) -> String {

@@ -23,8 +23,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use attentive_tensor::{
-    BlockPattern, Mask, PartialAttention, Purpose, Randomness, ScoreBias, Scores,
-    attention_weights, attention_with_log_sum_exp, merge_partial_attention,
+    BlockPattern, Mask, PartialAttention, Purpose, Randomness, Scores, attention_weights,
+    attention_with_log_sum_exp, merge_partial_attention,
 };
 use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
@@ -32,10 +32,10 @@ use rand::RngCore;
 use serde::{Deserialize, Serialize};
 
 use super::heads::with_heads;
+use super::pairwise_bias::pairwise_bias;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
-    Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
 use crate::checks::{refuse, size};
 use crate::{ConfigError, Flops, Initializer};
@@ -111,7 +111,7 @@ impl AttentionSettings for BigBirdConfig {
             sampling: self.sampling,
             full_length: self.full_length,
         });
-        Attention::MultiHead(MultiHead::new(&heads_config, pattern, spec, initializer))
+        heads_config.build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, length: usize) -> Flops {
@@ -157,13 +157,16 @@ pub struct BigBird {
 enum RandomBlocks {
     /// Sampled from a seed.
     Sampled { count: usize, seed: u64 },
-    /// Given from outside, `[heads][blocks - 2]`.
+    /// Given by a parity test, `[heads][blocks - 2]`.
     Given(Arc<Vec<Vec<Vec<usize>>>>),
 }
 
 impl BigBird {
     /// The same pattern with given random blocks: for each head and for each block but the first and the last, the blocks that
     /// it attends to besides the fixed ones. Only sequences of that many blocks are supported then.
+    ///
+    /// Not in the documentation: it is for parity tests, since the reference samples its blocks with NumPy's generator.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_random_blocks(self, blocks: Vec<Vec<Vec<usize>>>) -> Self {
         let random = RandomBlocks::Given(Arc::new(blocks));
@@ -267,16 +270,14 @@ impl BigBird {
     ) -> PatternOutput {
         let [_, _, length, _] = qkv.query.dims();
         let log_count = (repetitions as f32).ln_1p();
-        let bias = |query: usize, key: usize| match inner.contains(&query) && key < self.block {
-            true => log_count,
-            false => 0.0,
-        };
-        let pairs = (0..length).flat_map(|query| (0..length).map(move |key| (query, key)));
-        let bias = pairs.map(|(query, key)| bias(query, key)).collect();
-        let bias = TensorData::new(bias, [1, 1, length, length]);
-        let bias = Tensor::from_data(bias, &qkv.query.device());
+        let bias =
+            |_: usize, query: usize, key: usize| match inner.contains(&query) && key < self.block {
+                true => log_count,
+                false => 0.0,
+            };
+        let device = qkv.query.device();
         let scores = Scores {
-            bias: Some(ScoreBias::Pairs(bias)),
+            bias: Some(pairwise_bias([1, length, length], &device, bias)),
             ..scores
         };
         let weights = attention_weights(qkv.query, qkv.key, &scores);

@@ -13,17 +13,16 @@
 //! Values match Hugging Face's `LocalSelfAttention`: a chunk that is a neighbour on both sides counts twice. The cost grows with
 //! the length times the chunk.
 
-use attentive_tensor::{Mask, ScoreBias, Scores};
+use attentive_tensor::{Mask, Scores};
 use burn::module::Module;
-use burn::tensor::{Tensor, TensorData};
 
 use super::heads::with_heads;
+use super::pairwise_bias::{mask_bias, pairwise_bias};
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::reformer::chunk_order::{ChunkOrder, PaddingConfig, check_neighbours, padded_length};
 use super::reformer::lsh_attention::ChunkedWeights;
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
-    Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
 use crate::checks::size;
 use crate::{ConfigError, Flops, Initializer};
@@ -80,12 +79,7 @@ impl AttentionSettings for ChunksConfig {
             after: self.chunks_after,
             padding: self.padding,
         });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, length: usize) -> Flops {
@@ -171,19 +165,13 @@ impl Chunks {
         let (qkv, evicted) = context.append_to_cache(qkv, Some(window));
         let (queries, keys) = (qkv.query.dims()[2], qkv.key.dims()[2]);
         let first = evicted + keys - queries;
-        let bias = |query: usize, key: usize| {
+        let device = qkv.query.device();
+        let bias = pairwise_bias([1, queries, keys], &device, |_, query, key| {
             let earliest = ((first + query) / self.chunk).saturating_sub(self.before);
-            match (evicted + key) / self.chunk < earliest {
-                true => f32::NEG_INFINITY,
-                false => 0.0,
-            }
-        };
-        let pairs = (0..queries).flat_map(|query| (0..keys).map(move |key| (query, key)));
-        let bias = pairs.map(|(query, key)| bias(query, key)).collect();
-        let bias = TensorData::new(bias, [1, 1, queries, keys]);
-        let bias = Tensor::from_data(bias, &qkv.query.device());
+            mask_bias((evicted + key) / self.chunk >= earliest)
+        });
         let scores = Scores {
-            bias: Some(ScoreBias::Pairs(bias)),
+            bias: Some(bias),
             ..Scores::new(context.mask(evicted), qkv.scale())
         };
         context.attend(qkv, &scores)

@@ -10,9 +10,9 @@ use burn::tensor::Tensor;
 
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
-use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern};
+use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
 use crate::checks::refuse;
-use crate::{ConfigError, Flops, Initializer};
+use crate::{ConfigError, Initializer};
 
 /// Added to squared norms, so that the gradient at a zero vector is finite.
 const EPSILON: f64 = 1e-12;
@@ -44,22 +44,7 @@ impl AttentionSettings for CosineConfig {
     fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let log_factor = initializer.constant([self.heads], self.factor.ln() as f32);
         let pattern = Pattern::Cosine(Cosine { log_factor });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
-    }
-
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        // On average a causal query attends to half of the positions.
-        self.heads_config()
-            .flops(width, (length as u64).div_ceil(2))
-    }
-
-    fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Growing(self.heads_config().key_value_size(width))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn describe(&self, width: usize) -> String {

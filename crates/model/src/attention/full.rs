@@ -5,9 +5,9 @@ use burn::module::Module;
 
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
-use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern};
+use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
 use crate::checks::positive;
-use crate::{ConfigError, Flops, Initializer};
+use crate::{ConfigError, Initializer};
 
 with_heads! {
     /// Settings of full softmax attention.
@@ -31,22 +31,7 @@ impl AttentionSettings for FullAttentionConfig {
             window: None,
             scale: self.scale,
         });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
-    }
-
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        // On average a causal query attends to half of the positions.
-        self.heads_config()
-            .flops(width, (length as u64).div_ceil(2))
-    }
-
-    fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Growing(self.heads_config().key_value_size(width))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn describe(&self, width: usize) -> String {

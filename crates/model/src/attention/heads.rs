@@ -1,7 +1,8 @@
 //! The config fields that all kinds with heads share.
 
+use super::{Attention, AttentionSpec, MultiHead, Pattern};
 use crate::checks::{positive, probability, refuse, size};
-use crate::{ConfigError, Flops, NormConfig};
+use crate::{ConfigError, Flops, Initializer, NormConfig};
 
 /// Number and width of the heads, and their projections.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +112,16 @@ impl HeadsConfig {
                 format!("{kind} attention has no query-key normalization; leave it out"),
             ),
         }
+    }
+
+    /// Builds the layer of such heads around `pattern`.
+    pub(super) fn build(
+        &self,
+        pattern: Pattern,
+        spec: &AttentionSpec,
+        initializer: &mut Initializer,
+    ) -> Attention {
+        Attention::MultiHead(MultiHead::new(self, pattern, spec, initializer))
     }
 
     /// Flops per token: four projections, and scores and weighted sums of `keys` keys on average.

@@ -11,8 +11,7 @@ use burn::module::Module;
 use super::heads::{HeadsConfig, with_heads};
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
-    Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
 use crate::checks::refuse;
 use crate::{ConfigError, Flops, Initializer};
@@ -39,12 +38,7 @@ impl AttentionSettings for LinearAttentionConfig {
 
     fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention {
         let pattern = Pattern::Linear(LinearPattern { map: self.map });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, _length: usize) -> Flops {

@@ -18,8 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
-    Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
 use crate::checks::within;
 use crate::{ConfigError, Flops, Initializer};
@@ -81,7 +80,7 @@ impl AttentionSettings for LinformerConfig {
             projected_length: self.projected_length,
         };
         let pattern = Pattern::Linformer(pattern);
-        Attention::MultiHead(MultiHead::new(&heads_config, pattern, spec, initializer))
+        heads_config.build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, _length: usize) -> Flops {

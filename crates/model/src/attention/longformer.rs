@@ -29,6 +29,7 @@ use burn::tensor::{Bool, Shape, Tensor, TensorData};
 use self::layout::Layout;
 use super::heads::with_heads;
 use super::multi_head::{merge_heads, project};
+use super::pairwise_bias::{mask_bias, pairwise_bias};
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, HeadsConfig,
@@ -359,8 +360,11 @@ fn attend_with_weights(
     context: &mut AttendContext,
 ) -> PatternOutput {
     let (scale, device) = (local.scale(), local.query.device());
+    let pairs = [layout.non_padding.len(), layout.queries, layout.keys];
     let scores = |attends: &dyn Fn(usize, usize, usize) -> bool| Scores {
-        bias: Some(ScoreBias::Pairs(layout.pairwise_bias(attends, &device))),
+        bias: Some(pairwise_bias(pairs, &device, |row, query, key| {
+            mask_bias(attends(row, query, key))
+        })),
         ..Scores::new(Mask::none(), scale)
     };
     let local_scores = scores(&|row, query, key| layout.attends(row, query, key));

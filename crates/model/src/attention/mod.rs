@@ -20,6 +20,7 @@ mod linformer;
 mod longformer;
 mod multi_head;
 mod nadaraya_watson;
+mod pairwise_bias;
 mod pattern;
 mod performer;
 mod reformer;
@@ -62,6 +63,7 @@ pub use transformer_xl::{MemoryStart, TransformerXl, TransformerXlConfig};
 pub use unprojected::Unprojected;
 
 use crate::checks::refuse;
+use crate::indices::indices;
 use crate::{ConfigError, Flops, ForwardContext, Initializer};
 
 /// Declares the enum of all configs and its dispatch to [`AttentionSettings`].
@@ -191,6 +193,18 @@ impl Memory {
             keys: x.clone(),
             values: x,
             non_padding: None,
+        }
+    }
+
+    /// The memory whose batch row `i` is row `rows[i]` of this one.
+    #[must_use]
+    pub fn select(self, rows: &[usize]) -> Self {
+        let selected = indices(rows.iter().copied(), &self.keys.device());
+        Self {
+            keys: self.keys.select(0, selected.clone()),
+            values: self.values.select(0, selected),
+            non_padding: (self.non_padding)
+                .map(|ranges| rows.iter().map(|row| ranges[*row].clone()).collect()),
         }
     }
 }

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, CommonSettings, HeadsConfig, Pattern,
-    Role, spec::rotary_with_heads, unprojected::with_optional_heads,
+    Attention, AttentionSettings, AttentionSpec, CommonSettings, HeadsConfig, Pattern, Role,
+    spec::rotary_with_heads, unprojected::with_optional_heads,
 };
 use crate::checks::{probability, refuse};
 use crate::{ConfigError, Flops, Initializer};
@@ -163,10 +163,6 @@ impl AttentionSettings for NadarayaWatsonConfig {
                 .map_or(0, |heads| heads.flops(width, 0).weights),
             attention: (5 * width as u64).saturating_mul(keys),
         }
-    }
-
-    fn cache(&self, width: usize) -> CacheSize {
-        CacheSize::Growing(2 * width as u64)
     }
 
     fn describe(&self, width: usize) -> String {

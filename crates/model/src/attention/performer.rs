@@ -10,8 +10,7 @@ use super::heads::with_heads;
 use super::linear::{attend, flops, state_size, without_dropout};
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
-    Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, RelativePositions,
-    Role,
+    Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
 use crate::checks::{refuse, within};
 use crate::{ConfigError, Flops, Initializer};
@@ -72,12 +71,7 @@ impl AttentionSettings for PerformerConfig {
             resample_every: self.resample_every,
             seed,
         });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, _length: usize) -> Flops {

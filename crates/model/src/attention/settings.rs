@@ -22,11 +22,24 @@ pub trait AttentionSettings: CommonSettings {
     /// Builds the layer. The config must be valid.
     fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention;
 
-    /// Flops per token of a causal layer in a model of this width, at this length.
-    fn flops(&self, width: usize, length: usize) -> Flops;
+    /// Flops per token of a causal layer in a model of this width, at this length; by default those of full attention.
+    fn flops(&self, width: usize, length: usize) -> Flops {
+        // On average a causal query attends to half of the positions.
+        let keys = (length as u64).div_ceil(2);
+        match self.heads() {
+            Some(heads) => heads.flops(width, keys),
+            None => Flops {
+                weights: 0,
+                ..HeadsConfig::plain(1, 0.0).flops(width, keys)
+            },
+        }
+    }
 
-    /// The cache size of the layer.
-    fn cache(&self, width: usize) -> CacheSize;
+    /// The cache size of the layer; by default that of the keys and values of all positions.
+    fn cache(&self, width: usize) -> CacheSize {
+        let heads = self.heads().unwrap_or_else(|| HeadsConfig::plain(1, 0.0));
+        CacheSize::Growing(heads.key_value_size(width))
+    }
 
     /// A short human-readable description.
     fn describe(&self, width: usize) -> String;

@@ -2,7 +2,7 @@
 
 use super::full::Softmax;
 use super::heads::with_heads;
-use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, MultiHead, Pattern, Role};
+use super::{Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, Role};
 use crate::checks::size;
 use crate::{ConfigError, Flops, Initializer};
 
@@ -27,12 +27,7 @@ impl AttentionSettings for SlidingWindowConfig {
             window,
             scale: None,
         });
-        Attention::MultiHead(MultiHead::new(
-            &self.heads_config(),
-            pattern,
-            spec,
-            initializer,
-        ))
+        self.heads_config().build(pattern, spec, initializer)
     }
 
     fn flops(&self, width: usize, length: usize) -> Flops {

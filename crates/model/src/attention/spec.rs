@@ -19,9 +19,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles.
-    pub const ALL: [Self; 3] = [Self::Bidirectional, Self::Causal, Self::Cross];
-
     /// The mask of the role, without padding.
     pub fn mask(self) -> Mask {
         match self {

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::pattern::{AttendContext, Qkv};
-use super::{Attention, AttentionInput, AttentionSpec, HeadsConfig, MultiHead, Pattern, Role};
+use super::{Attention, AttentionInput, AttentionSpec, HeadsConfig, Pattern, Role};
 use crate::{AttentionSite, ForwardContext, Initializer};
 
 /// The pattern with projections around it if heads are configured, and without otherwise.
@@ -16,7 +16,7 @@ pub(super) fn with_optional_heads(
     initializer: &mut Initializer,
 ) -> Attention {
     match heads {
-        Some(heads) => Attention::MultiHead(MultiHead::new(&heads, pattern, spec, initializer)),
+        Some(heads) => heads.build(pattern, spec, initializer),
         None => Attention::Unprojected(Unprojected::new(pattern, dropout, spec.role)),
     }
 }

@@ -1,9 +1,10 @@
 //! Selecting batch rows: in a beam search, a sequence continues as several, or not at all.
 
 use attentive_tensor::LinearState;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::Tensor;
 
 use super::{Cache, SelfAttentionCache};
+use crate::indices::indices;
 
 impl Cache {
     /// Replaces row `i` of the batch by row `rows[i]`. A row may be selected several times, or not at all.
@@ -62,10 +63,6 @@ fn select<const D: usize>(tensor: &Tensor<D>, rows: &[usize]) -> Tensor<D> {
         rows.iter().all(|row| *row < batch),
         "cache: rows {rows:?} are not in a batch of {batch}"
     );
-    tensor.clone().select(0, indices(rows, &tensor.device()))
-}
-
-fn indices(rows: &[usize], device: &Device) -> Tensor<1, Int> {
-    let rows: Vec<i64> = rows.iter().map(|row| *row as i64).collect();
-    Tensor::from_data(rows.as_slice(), device)
+    let rows = indices(rows.iter().copied(), &tensor.device());
+    tensor.clone().select(0, rows)
 }

@@ -9,12 +9,13 @@
 
 use attentive_tensor::{Activation, softmax};
 use burn::module::Module;
-use burn::tensor::{Device, IndexingUpdateOp, Int, Tensor, TensorData};
+use burn::tensor::{Device, IndexingUpdateOp, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::dense::LayerShape;
 use super::{Dense, Routing};
 use crate::checks::{not_negative, positive, refuse, within};
+use crate::indices::indices;
 use crate::{ConfigError, ForwardContext, Initializer, Linear};
 
 /// Settings of a mixture of experts.
@@ -293,10 +294,4 @@ fn z_loss(logits: Tensor<2>) -> Tensor<1> {
     let largest = logits.clone().detach().max_dim(1);
     let sums = (logits - largest.clone()).exp().sum_dim(1);
     (sums.log() + largest).square().mean()
-}
-
-fn indices(indices: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
-    let indices: Vec<i64> = indices.map(|it| it as i64).collect();
-    let count = indices.len();
-    Tensor::from_data(TensorData::new(indices, [count]), device)
 }

@@ -1,6 +1,6 @@
 //! The language-model head: logits over the vocabulary at each position, of the next token or of a masked one.
 
-use attentive_tensor::{Activation, activate, linear};
+use attentive_tensor::{Activation, linear};
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -171,10 +171,9 @@ impl LmHead {
             states = states * scale;
         }
         if let Some(transform) = &self.transform {
-            let projected = transform.projection.forward(states);
-            states = transform
-                .norm
-                .forward(activate(transform.activation, projected));
+            let (projection, activation) = (&transform.projection, transform.activation);
+            states = projection.forward_activated(activation, states);
+            states = transform.norm.forward(states);
         }
         let weight = self.weight.as_ref().map_or_else(tokens, Param::val);
         linear(states, weight, self.bias.as_ref().map(Param::val))

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use attentive_tensor::{Activation, activate};
+use attentive_tensor::Activation;
 use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::size;
+use crate::indices::indices;
 use crate::{ConfigError, Initializer, InputData, Linear, StackConfig};
 
 /// Settings of a pooler.
@@ -107,10 +108,9 @@ impl Pooler {
         let Some(projection) = &self.projection else {
             return pooled;
         };
-        let projected = projection.forward(pooled);
         match self.config.projection.as_ref().and_then(|it| it.activation) {
-            Some(activation) => activate(activation, projected),
-            None => projected.tanh(),
+            Some(activation) => projection.forward_activated(activation, pooled),
+            None => projection.forward(pooled).tanh(),
         }
     }
 }
@@ -118,13 +118,10 @@ impl Pooler {
 /// The states `[batch, length, width]` at one position of each row.
 fn select(states: Tensor<3>, positions: &[usize]) -> Tensor<2> {
     let [batch, length, width] = states.dims();
-    let indices = positions.iter().enumerate();
-    let indices: Vec<i64> = indices
-        .map(|(row, at)| (row * length + at) as i64)
-        .collect();
-    let indices = TensorData::new(indices, [batch]);
-    let indices = Tensor::<1, Int>::from_data(indices, &states.device());
-    states.reshape([batch * length, width]).select(0, indices)
+    let rows = positions.iter().enumerate();
+    let rows = rows.map(|(row, at)| row * length + at);
+    let rows = indices(rows, &states.device());
+    states.reshape([batch * length, width]).select(0, rows)
 }
 
 /// The position of each row's last token that is not `padding`.

@@ -1,8 +1,9 @@
 //! A relative position bias: a bias on attention scores that depends only on the distance of query and key.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 
 use super::{T5BucketsConfig, alibi_slopes};
+use crate::indices::indices;
 
 /// A relative position bias for any numbers of queries and keys: only an attention layer knows how many keys are cached.
 #[derive(Clone, Debug)]
@@ -78,11 +79,8 @@ impl RelativePositionBias {
                 )
             }
             Source::Buckets { table, config } => {
-                let buckets: Vec<i64> = (0..entries)
-                    .map(|entry| config.bucket(offset(entry)) as i64)
-                    .collect();
-                let buckets =
-                    Tensor::<1, Int>::from_data(TensorData::new(buckets, [entries]), &self.device);
+                let buckets = (0..entries).map(|entry| config.bucket(offset(entry)));
+                let buckets = indices(buckets, &self.device);
                 table.clone().select(0, buckets).transpose()
             }
         }

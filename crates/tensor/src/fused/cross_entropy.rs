@@ -61,15 +61,16 @@ impl FusedOperation<1, 1> for CrossEntropy {
         let logits = contiguous(&logits);
         let (rows, vocabulary) = rows_and_width(&logits);
         let [mut losses, mut maxima, mut sums] = [rows; 3].map(buffer);
-        kernels::cross_entropy(
-            data(&logits),
-            &self.targets,
+        kernels::CrossEntropyForward {
+            logits: data(&logits),
+            targets: &self.targets,
             vocabulary,
-            self.smoothing,
-            &mut losses,
-            &mut maxima,
-            &mut sums,
-        );
+            label_smoothing: self.smoothing,
+            losses: &mut losses,
+            max: &mut maxima,
+            exp_sums: &mut sums,
+        }
+        .run();
         let sum: f64 = losses.iter().map(|loss| f64::from(*loss)).sum();
         release(losses);
         let mean = (sum / self.counted_targets()) as f32;
@@ -91,16 +92,17 @@ impl FusedOperation<1, 1> for CrossEntropy {
         let scale = f64::from(data(&dloss)[0]) / self.counted_targets();
         let (rows, vocabulary) = rows_and_width(&saved.logits);
         let mut dlogits = buffer(rows * vocabulary);
-        kernels::cross_entropy_backward(
-            data(&saved.logits),
-            &self.targets,
-            &saved.maxima,
-            &saved.sums,
+        kernels::CrossEntropyBackward {
+            logits: data(&saved.logits),
+            targets: &self.targets,
             vocabulary,
-            self.smoothing,
-            scale as f32,
-            &mut dlogits,
-        );
+            label_smoothing: self.smoothing,
+            max: &saved.maxima,
+            exp_sums: &saved.sums,
+            scale: scale as f32,
+            dlogits: &mut dlogits,
+        }
+        .run();
         let dlogits = tensor_like(dlogits, &saved.logits);
         saved.release();
         [Some(dlogits)]

@@ -18,6 +18,8 @@ use crate::{GgufTokenizer, TextError};
 
 /// The step limit of a template. Real ones take a few hundred steps per message; an endless loop must stop.
 const FUEL: u64 = 1_000_000;
+/// The limit of what an error quotes: a template may raise one of any length.
+const MAX_MESSAGE_CHARACTERS: usize = 2000;
 /// The name of the default template.
 const DEFAULT: &str = "default";
 
@@ -173,7 +175,7 @@ fn environment(now: SystemTime) -> Environment<'static> {
     environment
 }
 
-/// The error and its line, without line breaks.
+/// The error and its line, without line breaks and of bounded length.
 fn error_message(error: &Error) -> String {
     let what = match error.detail() {
         // Only the rendered text is written.
@@ -182,8 +184,10 @@ fn error_message(error: &Error) -> String {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     };
+    // Bounded and escaped as by `one_line` of `formats`, on which this crate does not depend.
     let what = what.replace(['\n', '\r'], " ");
-    let what: String = what.chars().map(escape_control).collect();
+    let what = what.chars().take(MAX_MESSAGE_CHARACTERS);
+    let what: String = what.map(escape_control).collect();
     match error.line() {
         Some(line) => format!("{what}, in line {line}"),
         None => what,

@@ -33,8 +33,6 @@ pub struct SpecialTokens {
     pub bos: Option<SpecialToken>,
     /// End of sequence (`eos_token`).
     pub eos: Option<SpecialToken>,
-    /// Unknown (`unk_token`).
-    pub unk: Option<SpecialToken>,
     /// Separator (`sep_token`).
     pub sep: Option<SpecialToken>,
     /// Classification (`cls_token`).
@@ -143,7 +141,6 @@ impl ConfiguredTokens {
         SpecialTokens {
             bos: token("bos_token"),
             eos: token("eos_token"),
-            unk: token("unk_token"),
             sep: token("sep_token"),
             cls: token("cls_token"),
             pad: token("pad_token"),

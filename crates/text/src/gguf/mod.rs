@@ -141,7 +141,6 @@ impl GgufTokenizer {
         SpecialTokens {
             bos: token(self.bos_id),
             eos: token(self.eos_id),
-            unk: token(self.unknown_id),
             pad: token(self.padding_id),
             ..SpecialTokens::default()
         }

@@ -2,6 +2,7 @@
 
 use super::super::scores::is_read_in_place;
 use super::super::{Heads, QUERY_BLOCK, Shape};
+use crate::gemm::split_scratch;
 use crate::microkernel::TileSize;
 
 /// Length of each buffer, in the order of [`Buffers`].
@@ -29,34 +30,18 @@ impl<'s> Buffers<'s> {
     /// Splits scratch memory into the buffers.
     #[inline(always)]
     pub fn split(scratch: &'s mut [f32], sizes: BufferSizes) -> Self {
-        let mut rest = scratch;
-        let mut buffers: [&mut [f32]; 11] = Default::default();
-        for (buffer, size) in buffers.iter_mut().zip(sizes) {
-            (*buffer, rest) = rest.split_at_mut(size);
-        }
-        let [
-            key_panels,
-            value_panels,
-            key_rows,
-            query_rows,
-            output_gradient_rows,
-            query_gradients,
-            key_gradients,
-            value_gradients,
-            weights,
-            score_gradients,
-            deltas,
-        ] = buffers;
+        let mut buffers = split_scratch(scratch, sizes).into_iter();
+        let mut take = || buffers.next().expect("there is a size per buffer");
         Self {
-            key_panels,
-            value_panels,
-            copies: [key_rows, query_rows, output_gradient_rows],
-            query_gradients,
-            key_gradients,
-            value_gradients,
-            weights,
-            score_gradients,
-            deltas,
+            key_panels: take(),
+            value_panels: take(),
+            copies: [take(), take(), take()],
+            query_gradients: take(),
+            key_gradients: take(),
+            value_gradients: take(),
+            weights: take(),
+            score_gradients: take(),
+            deltas: take(),
         }
     }
 }

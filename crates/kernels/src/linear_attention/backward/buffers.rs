@@ -1,6 +1,7 @@
 //! Scratch buffers of a task of the backward pass.
 
 use super::super::{CHUNK, KEY_BLOCK, Shape};
+use crate::gemm::split_scratch;
 use crate::microkernel::{MR, TileSize};
 
 /// Length of each buffer, in the order of [`Buffers`].
@@ -33,38 +34,21 @@ impl<'s> Buffers<'s> {
     /// Splits scratch memory into the buffers.
     #[inline(always)]
     pub fn split(scratch: &'s mut [f32], buffer_sizes: BufferSizes) -> Self {
-        let mut rest = scratch;
-        let mut buffers: [&mut [f32]; 12] = Default::default();
-        for (buffer, size) in buffers.iter_mut().zip(buffer_sizes) {
-            (*buffer, rest) = rest.split_at_mut(size);
-        }
-        let [
-            state,
-            transposed_state,
-            values,
-            value_columns,
-            lhs,
-            features,
-            output_gradients,
-            key_columns,
-            gradient_panels,
-            triangles,
-            feature_rows,
-            value_rows,
-        ] = buffers;
+        let mut buffers = split_scratch(scratch, buffer_sizes).into_iter();
+        let mut take = || buffers.next().expect("there is a size per buffer");
         Self {
-            state,
-            transposed_state,
-            values,
-            value_columns,
-            lhs,
-            features,
-            output_gradients,
-            key_columns,
-            gradient_panels,
-            triangles,
-            feature_rows,
-            value_rows,
+            state: take(),
+            transposed_state: take(),
+            values: take(),
+            value_columns: take(),
+            lhs: take(),
+            features: take(),
+            output_gradients: take(),
+            key_columns: take(),
+            gradient_panels: take(),
+            triangles: take(),
+            feature_rows: take(),
+            value_rows: take(),
         }
     }
 }

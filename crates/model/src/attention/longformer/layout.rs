@@ -11,9 +11,10 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 
-use super::Role;
+use super::{Role, mask_bias};
+use crate::indices::indices;
 
 /// Which keys each query attends to. Key 0 is the first one in the cache; the queries are the last of the keys' positions.
 pub(super) struct Layout {
@@ -56,20 +57,6 @@ impl Layout {
 
     fn position(&self, query: usize) -> usize {
         self.keys - self.queries + query
-    }
-
-    /// The mask `attends(row, query, key)` as a bias `[batch, 1, queries, keys]` of zero and minus infinity.
-    pub fn pairwise_bias(
-        &self,
-        attends: &dyn Fn(usize, usize, usize) -> bool,
-        device: &Device,
-    ) -> Tensor<4> {
-        let (batch, queries, keys) = (self.non_padding.len(), self.queries, self.keys);
-        let mut bias = Vec::with_capacity(batch * queries * keys);
-        for (row, query) in (0..batch).flat_map(|row| (0..queries).map(move |it| (row, it))) {
-            bias.extend((0..keys).map(|key| mask_bias(attends(row, query, key))));
-        }
-        Tensor::from_data(TensorData::new(bias, [batch, 1, queries, keys]), device)
     }
 
     /// The rows of `x` `[batch, heads, keys, width]` at the global positions, `[batch, heads, max_globals, width]`. Batch rows
@@ -203,18 +190,8 @@ impl Layout {
     }
 }
 
-fn mask_bias(attends: bool) -> f32 {
-    if attends { 0.0 } else { f32::NEG_INFINITY }
-}
-
 /// `[batch, heads, length, width]` to `[batch · length, heads · width]`
 fn by_position(x: Tensor<4>) -> Tensor<2> {
     let [batch, heads, length, width] = x.dims();
     x.swap_dims(1, 2).reshape([batch * length, heads * width])
-}
-
-fn indices(values: impl Iterator<Item = usize>, device: &Device) -> Tensor<1, Int> {
-    let values: Vec<i64> = values.map(|it| it as i64).collect();
-    let count = values.len();
-    Tensor::from_data(TensorData::new(values, [count]), device)
 }

@@ -2,8 +2,8 @@
 //!
 //! An f32 operation has a relative rounding error of at most half an [`EPSILON`]. The error of a sum of `n` terms, in any
 //! order, is at most `n` rounding errors of the sum of the terms' *magnitudes* (Higham 2002, section 4.2); because of
-//! cancellation it is not bounded by the result. Vector widths, fused multiply-adds and threads reorder sums, so two
-//! CPUs differ by about as much. Tolerances are therefore a number of rounding errors relative to a [`Scale`], the
+//! cancellation it is not bounded by the result. Vector widths, fused multiply-adds and shapes change the order of sums, so
+//! two CPUs differ by about as much. Tolerances are therefore a number of rounding errors relative to a [`Scale`], the
 //! magnitude of what was summed. An absolute tolerance is one with a scale of one.
 //!
 //! Rounding errors mostly cancel: the error of a sum grows with the square root of `n`. What must be exact (bit-identical
@@ -68,8 +68,8 @@ pub enum Scale<'a> {
     Largest,
     /// The largest magnitude of the reference, but at least this: the magnitude of terms that cancel.
     LargestOr(f64),
-    /// The magnitude of each value of the reference, but at least one: for values whose terms are of about one, so that errors are
-    /// relative to one where the terms cancel.
+    /// The magnitude of each value of the reference, but at least one: for values whose terms are of about one. Where these cancel,
+    /// errors are relative to one.
     EachOrOne,
     /// For each value, the magnitude of what it sums: the sum of the magnitudes of its terms, or a bound on its partial sums.
     Terms(&'a [f64]),

@@ -10,7 +10,7 @@ use attentive_generation::{
 };
 use attentive_model::Model;
 use attentive_model::attention::Memory;
-use attentive_testing::{SCORES, Scale, assert_near};
+use attentive_testing::{SCORES, Scale, assert_near, ulps};
 use burn::tensor::{Device, Tensor, TensorData};
 
 struct Golden {
@@ -211,7 +211,8 @@ fn beams_do_not_depend_on_the_rest_of_the_batch() {
         let alone = beam_search(&golden.model, &[source], &config).unwrap();
         for (beam, other) in alone[0].iter().zip(expected) {
             assert_eq!((&beam.ids, beam.reason), (&other.ids, other.reason));
-            assert_near("score", beam.score, other.score, Scale::EachOrOne, SCORES);
+            // As `SCORES`, for the logits of this model: at most 2.5.
+            assert_near("score", beam.score, other.score, Scale::EachOrOne, ulps(25));
         }
     }
     let two = BeamConfig {

@@ -13,6 +13,8 @@ pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+#[cfg(test)]
+mod equal_bits;
 pub mod feature_maps;
 pub mod feed_forward;
 pub mod gemm;

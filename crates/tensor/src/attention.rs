@@ -271,7 +271,7 @@ mod tests {
         let grouped = attention(q.clone(), k.clone(), v.clone(), &scores, 0.0, None);
         let repeated = attention(q, repeat(k), repeat(v), &scores, 0.0, None);
         let (grouped, repeated) = (values(grouped), values(repeated));
-        // Scores below one, sums of eight products, and averages of at most four values between zero and one.
+        // Scores of about one, sums of eight products, and averages of at most four values between zero and one.
         let bound = ulps_of_sum(8) + ulps_of_sum(4);
         assert_close("context", &grouped, &repeated, Scale::One, bound);
     }

@@ -329,7 +329,13 @@ mod tests {
     fn close<const D: usize>(what: &str, ours: Tensor<D>, expected: Tensor<D>, terms: usize) {
         let [ours, expected] = [ours, expected].map(|x| x.into_data().try_to_vec::<f32>().unwrap());
         let sums: Vec<f64> = expected.iter().map(|it| f64::from(*it)).collect();
-        assert_close(what, &ours, &sums, Scale::Terms(&sums), ulps_of_sum(2 * terms));
+        assert_close(
+            what,
+            &ours,
+            &sums,
+            Scale::Terms(&sums),
+            ulps_of_sum(2 * terms),
+        );
     }
 
     #[test]
@@ -349,7 +355,12 @@ mod tests {
         }
         let state = state.unwrap();
         // Numerator and denominator sum over 70 positions and 8 features.
-        close("context", Tensor::cat(parts, 2), whole.context, 2 * (70 + 8));
+        close(
+            "context",
+            Tensor::cat(parts, 2),
+            whole.context,
+            2 * (70 + 8),
+        );
         close("kv_sums", state.kv_sums, whole.state.kv_sums, 70);
         close("key_sums", state.key_sums, whole.state.key_sums, 70);
     }

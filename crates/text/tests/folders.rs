@@ -139,7 +139,6 @@ fn check_roles(tokenizer: &Tokenizer, expected: &Expected) {
     let roles = [
         ("beginning", &special.bos),
         ("end", &special.eos),
-        ("unknown", &special.unk),
         ("separator", &special.sep),
         ("class", &special.cls),
         ("padding", &special.pad),

@@ -64,6 +64,8 @@ fn rotations_are_sampled_as_in_pytorch() {
         for (layer, ours) in rotations {
             let ours = ours.as_slice::<f32>().unwrap();
             let what = format!("{name} {layer}");
+            // Ours is f64 but for the last rounding: half an ulp. In f32, the angle, up to 2π, is off by two ulps of one, its
+            // cosine by one, the radius (a logarithm and a root) by one, and their product by half.
             assert_close(what, ours, &expected, Scale::Largest, ulps(5));
             layers += 1;
         }

@@ -1,12 +1,12 @@
 //! Losses and gradients of models other than decoders, against PyTorch's.
 
-use attentive_checkpoint::{self as checkpoint, saved_tensors};
+use attentive_checkpoint as checkpoint;
 use attentive_model::attention::Memory;
 use attentive_model::{ForwardOptions, Input, Model};
 use attentive_tensor::cross_entropy;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-use crate::support::{Golden, gradients};
+use crate::support::{Golden, saved_gradients};
 
 fn open(name: &str) -> (Golden, Model, Device) {
     let device = Device::flex().autodiff();
@@ -31,7 +31,7 @@ fn loss<const D: usize>(logits: Tensor<D>, targets: Tensor<1, Int>) -> Tensor<1>
 
 fn check(golden: &Golden, model: &Model, loss: Tensor<1>) {
     golden.check("loss.value", loss.clone());
-    golden.check_gradients(saved_tensors(model.config(), gradients(model, &loss)));
+    golden.check_gradients(saved_gradients(model, &loss));
 }
 
 #[test]

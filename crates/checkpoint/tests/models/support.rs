@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use attentive_checkpoint::TensorFile;
-use attentive_model::parameters;
+use attentive_checkpoint::{self as checkpoint, TensorFile};
+use attentive_model::{Model, parameters, replace_parameters};
 use attentive_testing::{GRADIENTS, Scale, VALUES, assert_close, assert_near};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -148,6 +148,7 @@ impl Golden {
             .keys()
             .map(|name| norm(&self.floats(&format!("gradient.{name}"))));
         let largest = norms.fold(0.0, f64::max);
+        assert!(largest > 0.0, "{}: all gradients are zero", self.name);
         for (name, data) in ours {
             let theirs = self.floats(&format!("gradient.{name}"));
             let ours = data.try_to_vec::<f32>().unwrap();
@@ -173,6 +174,20 @@ impl Golden {
 /// The flattened values of a tensor.
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec::<f32>().unwrap()
+}
+
+/// The gradients of a model under the names and in the layout in which its weights are saved.
+pub fn saved_gradients(model: &Model, loss: &Tensor<1>) -> BTreeMap<String, TensorData> {
+    let gradients = gradients(model, loss).into_iter().collect();
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint::save_weights(folder.path(), &replace_parameters(model.clone(), gradients)).unwrap();
+    let file = TensorFile::from_folder(folder.path()).unwrap();
+    let tensor = |name: String| {
+        let floats = file.floats(&name).unwrap();
+        let shape = file.shape(&name).unwrap().to_vec();
+        (name, TensorData::new(floats, shape))
+    };
+    file.names().into_iter().map(tensor).collect()
 }
 
 /// The gradient of each parameter of a module, by name; zeros where the loss does not depend on it.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use attentive::checkpoint::TensorFile;
 use attentive::text::{Tokenizer, TokenizerConfig};
-use attentive_testing::{SCORES, Scale, assert_near};
+use attentive_testing::{SCORES, Scale, assert_near, ulps};
 use serde_json::{Value, json};
 
 use crate::program::{attentive, succeed, transcript};
@@ -184,7 +184,8 @@ fn translations_do_not_depend_on_the_batch() {
             ),
             _ => {
                 let [one, all] = [one, all].map(|it| it["score"].as_f64().unwrap());
-                assert_near(line, one, all, Scale::EachOrOne, SCORES);
+                // As `SCORES`, for the logits of this model: at most 2.5.
+                assert_near(line, one, all, Scale::EachOrOne, ulps(25));
             }
         }
     }

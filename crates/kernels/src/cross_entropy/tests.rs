@@ -16,27 +16,29 @@ fn check(logits: &[f32], targets: &[i64], vocabulary: usize, label_smoothing: f3
     on_each_instruction_set(|| {
         let rows = targets.len();
         let [mut losses, mut max, mut exp_sums] = [(); 3].map(|()| vec![f32::NAN; rows]);
-        cross_entropy(
+        CrossEntropyForward {
             logits,
             targets,
             vocabulary,
             label_smoothing,
-            &mut losses,
-            &mut max,
-            &mut exp_sums,
-        );
+            losses: &mut losses,
+            max: &mut max,
+            exp_sums: &mut exp_sums,
+        }
+        .run();
         assert_close_or_nan("losses", &losses, &losses64, 2e-6);
         let mut dlogits = vec![f32::NAN; logits.len()];
-        cross_entropy_backward(
+        CrossEntropyBackward {
             logits,
             targets,
-            &max,
-            &exp_sums,
             vocabulary,
             label_smoothing,
-            0.5,
-            &mut dlogits,
-        );
+            max: &max,
+            exp_sums: &exp_sums,
+            scale: 0.5,
+            dlogits: &mut dlogits,
+        }
+        .run();
         assert_close_or_nan("dlogits", &dlogits, &dlogits64, 4e-6);
     });
 }
@@ -83,26 +85,28 @@ fn logits_far_from_zero_keep_their_precision() {
             1e4,
         );
         let [mut losses, mut max, mut exp_sums] = [[0.0; 2]; 3];
-        cross_entropy(
-            &logits,
-            &targets,
+        CrossEntropyForward {
+            logits: &logits,
+            targets: &targets,
             vocabulary,
             label_smoothing,
-            &mut losses,
-            &mut max,
-            &mut exp_sums,
-        );
+            losses: &mut losses,
+            max: &mut max,
+            exp_sums: &mut exp_sums,
+        }
+        .run();
         let mut dlogits = vec![0.0; logits.len()];
-        cross_entropy_backward(
-            &logits,
-            &targets,
-            &max,
-            &exp_sums,
+        CrossEntropyBackward {
+            logits: &logits,
+            targets: &targets,
             vocabulary,
             label_smoothing,
-            1e4,
-            &mut dlogits,
-        );
+            max: &max,
+            exp_sums: &exp_sums,
+            scale: 1e4,
+            dlogits: &mut dlogits,
+        }
+        .run();
         assert_close("dlogits", &dlogits, &expected, Scale::EachOrOne, 4e-6);
     }
 }
@@ -127,15 +131,16 @@ fn infinities_and_nan_propagate_as_in_pytorch() {
     );
     let [mut losses, mut max, mut exp_sums] = [[1.0; 6]; 3];
     let targets = [0, 1, 2, 3, 4, IGNORE_INDEX];
-    cross_entropy(
-        &logits,
-        &targets,
+    CrossEntropyForward {
+        logits: &logits,
+        targets: &targets,
         vocabulary,
-        0.0,
-        &mut losses,
-        &mut max,
-        &mut exp_sums,
-    );
+        label_smoothing: 0.0,
+        losses: &mut losses,
+        max: &mut max,
+        exp_sums: &mut exp_sums,
+    }
+    .run();
     assert!(losses[..3].iter().all(|loss| loss.is_nan()));
     assert_eq!(losses[3], f32::INFINITY);
     assert_eq!([losses[5], max[5], exp_sums[5]], [0.0; 3]);
@@ -160,15 +165,16 @@ fn unknown_targets_and_mismatched_sizes_are_refused() {
     let call = |targets: &[i64], logits: usize| {
         let rows = targets.len();
         let logits = vec![0.0; logits];
-        cross_entropy(
-            &logits,
+        CrossEntropyForward {
+            logits: &logits,
             targets,
-            3,
-            0.0,
-            &mut vec![0.0; rows],
-            &mut vec![0.0; rows],
-            &mut vec![0.0; rows],
-        );
+            vocabulary: 3,
+            label_smoothing: 0.0,
+            losses: &mut vec![0.0; rows],
+            max: &mut vec![0.0; rows],
+            exp_sums: &mut vec![0.0; rows],
+        }
+        .run();
     };
     let message = panic_message(|| call(&[0, 3], 6));
     assert!(message.contains("the target 3 of row 1 is not in a vocabulary of 3"));

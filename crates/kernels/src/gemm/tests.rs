@@ -2,15 +2,13 @@
 
 use super::macrokernel::{KC, MAX_PACKED_DEPTH, MC, NC};
 use super::*;
-use crate::checks::to_f64;
+use crate::checks::{assert_sums_close, to_f64, unit_values};
 use crate::simd::{self, with_instructions};
-use attentive_testing::{Scale, assert_close};
 use proptest::prelude::*;
 
-fn values(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
-        .collect()
+/// A power of two, so that an epilogue that multiplies by it rounds nothing.
+fn factor(row: usize, column: usize) -> f32 {
+    2f32.powi(((7 * row + column) % 61) as i32 - 30)
 }
 
 fn check(
@@ -21,33 +19,34 @@ fn check(
     b_transposed: bool,
     init: Init,
 ) {
-    let (a_data, b_data) = (values(rows * depth, 1), values(depth * columns, 2));
+    let (a_data, b_data) = (
+        unit_values(1, rows * depth),
+        unit_values(2, depth * columns),
+    );
     let matrix = |data, rows, columns, is_transposed| match is_transposed {
         true => Matrix::new(data, columns, rows).transposed(),
         false => Matrix::new(data, rows, columns),
     };
     let a = matrix(&a_data, rows, depth, a_transposed);
     let b = matrix(&b_data, depth, columns, b_transposed);
-    let mut expected = values(rows * columns, 3);
+    let mut expected = unit_values(3, rows * columns);
     let before = expected.clone();
-    gemm_naive(a, b, &mut expected, init);
+    naive::gemm(a, b, &mut expected, init);
+    let expected = to_f64(&expected);
     for &instructions in simd::available() {
         let mut c = before.clone();
         with_instructions(instructions, || {
             gemm(a, b, &mut c, init, |row, column, values| {
                 for (i, value) in values.iter_mut().enumerate() {
-                    *value += (row * 1000 + column + i) as f32;
+                    *value *= factor(row, column + i);
                 }
             });
         });
-        for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
-            let expected = theirs + (i / columns * 1000 + i % columns) as f32;
-            let tolerance = 1e-5 * (depth as f32).sqrt().max(1.0) + 1e-6 * expected.abs();
-            assert!(
-                (ours - expected).abs() <= tolerance,
-                "{instructions:?} {rows}×{depth}×{columns} at {i}: {ours} instead of {expected}"
-            );
+        for (i, value) in c.iter_mut().enumerate() {
+            *value /= factor(i / columns, i % columns);
         }
+        let what = format!("{instructions:?} {rows}×{depth}×{columns}");
+        assert_sums_close(&what, &c, &expected, depth);
     }
 }
 
@@ -88,12 +87,16 @@ fn results_are_bitwise_equal_whether_a_is_packed_or_not() {
         .into_iter()
         .flat_map(|it| [(it, KC / 4), (it, KC), (it, KC + 3)])
     {
-        let (a, b) = (values(rows * depth, 1), values(columns * depth, 2));
+        let (a, b) = (
+            unit_values(1, rows * depth),
+            unit_values(2, columns * depth),
+        );
         let a = Matrix::new(&a, rows, depth);
         let b = Matrix::new(&b, columns, depth).transposed();
-        let bias = values(columns, 3);
+        let bias = unit_values(3, columns);
         let mut expected: Vec<f32> = bias.repeat(rows);
-        gemm_naive(a, b, &mut expected, Init::Accumulate);
+        naive::gemm(a, b, &mut expected, Init::Accumulate);
+        let expected = to_f64(&expected);
         for &instructions in simd::available() {
             let mut first: Option<Vec<f32>> = None;
             for threads in 1..9 {
@@ -103,9 +106,7 @@ fn results_are_bitwise_equal_whether_a_is_packed_or_not() {
                     let gemm = Gemm::with_threads([(a, b)], &mut c, init, NO_EPILOGUE, threads);
                     threads::run_all(&[&gemm]);
                 });
-                for (ours, theirs) in c.iter().zip(&expected) {
-                    assert!((ours - theirs).abs() < 1e-5 * (depth as f32).sqrt());
-                }
+                assert_sums_close("product", &c, &expected, depth);
                 let same = first.get_or_insert_with(|| c.clone()) == &c;
                 assert!(
                     same,
@@ -145,11 +146,15 @@ fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
         (130, 2049, 70),
     ] {
         assert!(SplitK::applies(rows, depth, columns));
-        let (a, b) = (values(depth * rows, 1), values(depth * columns, 2));
+        let (a, b) = (
+            unit_values(1, depth * rows),
+            unit_values(2, depth * columns),
+        );
         let a = Matrix::new(&a, depth, rows).transposed();
         let b = Matrix::new(&b, depth, columns);
         let mut expected = vec![0.0; rows * columns];
-        gemm_naive(a, b, &mut expected, Init::Zero);
+        naive::gemm(a, b, &mut expected, Init::Zero);
+        let expected = to_f64(&expected);
         for &instructions in simd::available() {
             let mut first: Option<Vec<f32>> = None;
             for threads in 1..9 {
@@ -160,12 +165,8 @@ fn split_k_matches_the_naive_version_for_any_depth_and_number_of_threads() {
                     split.poison();
                     threads::run_all(&[&split]);
                 });
-                for (i, (ours, theirs)) in c.iter().zip(&expected).enumerate() {
-                    assert!(
-                        (ours - theirs).abs() < 1e-5 * (depth as f32).sqrt(),
-                        "{rows}×{depth}×{columns}, {threads} threads, at {i}: {ours} instead of {theirs}"
-                    );
-                }
+                let what = format!("{rows}×{depth}×{columns}, {threads} threads");
+                assert_sums_close(&what, &c, &expected, depth);
                 let same = first.get_or_insert_with(|| c.clone()) == &c;
                 assert!(same, "{instructions:?}, {threads} threads");
             }
@@ -178,10 +179,10 @@ fn blocks_share_packed_b_and_products_do_not() {
     // All blocks have the same columns, so each product starts with those that the previous one ended with.
     let (rows, columns) = (2200, 440);
     for depth in [KC - 1, KC + 1] {
-        let a = values(rows * depth, 1);
+        let a = unit_values(1, rows * depth);
         let a = Matrix::new(&a, rows, depth);
         for seed in [2, 3] {
-            let b = values(columns * depth, seed);
+            let b = unit_values(seed, columns * depth);
             let b = Matrix::new(&b, columns, depth).transposed();
             // Not scalar, which would take minutes.
             let vectorized = simd::available()
@@ -205,8 +206,8 @@ fn blocks_share_packed_b_and_products_do_not() {
                     let mut theirs = [0.0];
                     let a = a.split_rows(row)[1].split_rows(1)[0];
                     let b = b.split_columns(column)[1].split_columns(1)[0];
-                    gemm_naive(a, b, &mut theirs, Init::Zero);
-                    assert!((ours - theirs[0]).abs() < 1e-5 * (depth as f32).sqrt());
+                    naive::gemm(a, b, &mut theirs, Init::Zero);
+                    assert_sums_close("product", &[*ours], &to_f64(&theirs), depth);
                 }
                 assert!(
                     results.iter().all(|it| *it == results[0]),
@@ -221,31 +222,34 @@ fn blocks_share_packed_b_and_products_do_not() {
 fn an_epilogue_may_be_a_product() {
     // Two blocks: the second runs after the products inside the epilogue of the first.
     let (rows, depth, columns) = (1200, 100, 90);
-    let (a, b) = (values(rows * depth, 1), values(depth * columns, 2));
+    let (a, b) = (
+        unit_values(1, rows * depth),
+        unit_values(2, depth * columns),
+    );
     let (a, b) = (
         Matrix::new(&a, rows, depth),
         Matrix::new(&b, depth, columns),
     );
-    let inner = values(columns * columns, 3);
+    let inner = unit_values(3, columns * columns);
     let inner = Matrix::new(&inner, columns, columns);
-    let mut middle = vec![0.0; rows * columns];
-    gemm_naive(a, b, &mut middle, Init::Zero);
-    let mut expected = vec![0.0; rows * columns];
-    let whole = Matrix::new(&middle, rows, columns);
-    gemm_naive(whole, inner, &mut expected, Init::Zero);
     for &instructions in simd::available() {
-        let mut c = vec![f32::NAN; rows * columns];
+        let mut expected = vec![f32::NAN; rows * columns];
+        let mut c = expected.clone();
         with_instructions(instructions, || {
             let epilogue = |_: usize, _: usize, values: &mut [f32]| {
                 let row = values.to_vec();
                 let row = Matrix::new(&row, 1, columns);
                 gemm(row, inner, values, Init::Zero, NO_EPILOGUE);
             };
+            gemm(a, b, &mut expected, Init::Zero, NO_EPILOGUE);
+            for row in expected.chunks_mut(columns) {
+                epilogue(0, 0, row);
+            }
             let gemm = Gemm::with_threads([(a, b)], &mut c, Init::Zero, epilogue, 1);
             assert!(gemm.grid.tasks() > 1);
             threads::single_threaded(|| threads::run_all(&[&gemm]));
         });
-        assert_close("product", &c, &to_f64(&expected), Scale::EachOrOne, 1e-5);
+        assert!(c == expected, "{instructions:?}");
     }
 }
 
@@ -262,22 +266,25 @@ fn a_transposed_a_is_read_in_place_or_packed() {
 fn blocks_of_the_last_band_may_be_empty() {
     // Two threads have a band each, and the second has fewer rows.
     let (rows, depth, columns) = (14, 600, 1100);
-    let (a, b) = (values(rows * depth, 1), values(depth * columns, 2));
+    let (a, b) = (
+        unit_values(1, rows * depth),
+        unit_values(2, depth * columns),
+    );
     let (a, b) = (
         Matrix::new(&a, rows, depth),
         Matrix::new(&b, depth, columns),
     );
-    let mut expected = vec![0.0; rows * columns];
-    gemm_naive(a, b, &mut expected, Init::Zero);
     for &instructions in simd::available() {
-        let mut c = vec![f32::NAN; rows * columns];
+        let mut expected = vec![f32::NAN; rows * columns];
+        let mut c = expected.clone();
         with_instructions(instructions, || {
+            gemm(a, b, &mut expected, Init::Zero, NO_EPILOGUE);
             let mut gemm = Gemm::with_threads([(a, b)], &mut c, Init::Zero, NO_EPILOGUE, 1);
             gemm.grid = Grid::of([rows, columns], 2, 1, gemm.tile).split_bands(2);
             let empty = |task| gemm.grid.rows(task).is_empty();
             assert!((0..gemm.grid.tasks()).any(empty));
             threads::single_threaded(|| threads::run_all(&[&gemm]));
         });
-        assert_close("product", &c, &to_f64(&expected), Scale::EachOrOne, 1e-5);
+        assert!(c == expected, "{instructions:?}");
     }
 }

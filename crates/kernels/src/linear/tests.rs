@@ -3,23 +3,19 @@
 use super::*;
 use crate::Init;
 use crate::activation::{KINDS, naive};
+use crate::checks::{assert_sums_close, scales_of_sums, unit_values};
 use crate::simd::{self, with_instructions};
+use attentive_testing::{Scale, assert_close, ulps_of_sum};
 use proptest::prelude::*;
 
-fn values(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|i| ((i * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0)
-        .collect()
-}
-
-fn assert_close(ours: &[f32], theirs: &[f64], what: &str) {
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
-        assert!(
-            (f64::from(*a) - b).abs() < 1e-4 * (1.0 + b.abs()),
-            "{what} at {i}: {a} instead of {b}"
-        );
-    }
+/// Fails unless these are activated sums of this many products. The slope of an activation is at most 1.13, and it is flat far below
+/// zero, so errors are relative to its values. Its own error is at most 1e-6 (`activation/tests.rs`).
+#[track_caller]
+fn assert_activated_close(what: &str, found: &[f32], expected: &[f64], products: usize) {
+    let scales = scales_of_sums(expected, products).into_iter();
+    let scales: Vec<f64> = scales.map(|scale| scale.max(1.0)).collect();
+    let bound = 1.13 * ulps_of_sum(products + 3) + 1e-6;
+    assert_close(what, found, expected, Scale::Terms(&scales), bound);
 }
 
 /// A weight as transposed columns of a wider matrix, as in some checkpoints.
@@ -46,10 +42,10 @@ proptest! {
         kind in prop::sample::select(KINDS.to_vec()),
     ) {
         let shape = LinearShape { rows, input, output };
-        let (x, weight) = (values(rows * input, 1), values(output * input, 2));
-        let bias_data = values(output, 3);
+        let (x, weight) = (unit_values(1, rows * input), unit_values(2, output * input));
+        let bias_data = unit_values(3, output);
         let bias = bias.then_some(bias_data.as_slice());
-        let expected = forward_naive(shape, &x, &weight, bias);
+        let expected = super::naive::forward(shape, &x, &weight, bias);
         let (data, strides) = match transposed {
             true => transposed_in_wider(&weight, [output, input]),
             false => (weight.clone(), [input, 1]),
@@ -60,21 +56,21 @@ proptest! {
                 let mut y = vec![f32::NAN; rows * output];
                 let layer = LinearForward { shape, weight: matrix, bias, activation: None, pre_activation: None, y: &mut y };
                 forward(&x, [layer]);
-                assert_close(&y, &expected, "y");
+                assert_sums_close("y", &y, &expected, input);
                 let activated: Vec<f64> = expected.iter().map(|value| naive::value(kind, *value)).collect();
                 let activation = Some(kind);
                 let mut pre_activation = vec![f32::NAN; rows * output];
                 let layer = LinearForward { shape, weight: matrix, bias, activation, pre_activation: Some(&mut pre_activation), y: &mut y };
                 forward(&x, [layer]);
-                assert_close(&pre_activation, &expected, "pre_activation");
-                assert_close(&y, &activated, "activated");
+                assert_sums_close("pre_activation", &pre_activation, &expected, input);
+                assert_activated_close("activated", &y, &activated, input);
                 y.fill(f32::NAN);
                 let layer = LinearForward { shape, weight: matrix, bias, activation, pre_activation: None, y: &mut y };
                 forward(&x, [layer]);
-                assert_close(&y, &activated, "activated without saving");
+                assert_activated_close("activated without saving", &y, &activated, input);
             });
         }
-        let dy = values(rows * output, 4);
+        let dy = unit_values(4, rows * output);
         let mut dx = vec![f32::NAN; rows * input];
         let mut dweight = vec![f32::NAN; output * input];
         let mut dbias = vec![f32::NAN; output];
@@ -86,13 +82,14 @@ proptest! {
         let expected: Vec<f64> = (0..rows * input)
             .map(|i| sum(output, &|o| at(&dy, i / input * output + o) * at(&weight, o * input + i % input)))
             .collect();
-        assert_close(&dx, &expected, "dx");
+        assert_sums_close("dx", &dx, &expected, output);
         let expected: Vec<f64> = (0..output * input)
             .map(|i| sum(rows, &|r| at(&dy, r * output + i / input) * at(&x, r * input + i % input)))
             .collect();
-        assert_close(&dweight, &expected, "dweight");
+        assert_sums_close("dweight", &dweight, &expected, rows);
         let expected: Vec<f64> = (0..output).map(|o| sum(rows, &|r| at(&dy, r * output + o))).collect();
-        assert_close(&dbias, &expected, "dbias");
+        // A value has the variance of three products.
+        assert_sums_close("dbias", &dbias, &expected, 3 * rows);
     }
 }
 
@@ -145,8 +142,8 @@ fn a_joint_backward_pass_equals_separate_ones() {
         })
     });
     let weight_and_dy = |shape: LinearShape, seed| {
-        let weight = values(shape.output * shape.input, seed);
-        (weight, values(rows * shape.output, seed + 1))
+        let weight = unit_values(seed, shape.output * shape.input);
+        (weight, unit_values(seed + 1, rows * shape.output))
     };
     let weights_and_dys: Vec<_> = shapes
         .as_flattened()
@@ -154,8 +151,8 @@ fn a_joint_backward_pass_equals_separate_ones() {
         .zip(10..)
         .map(|(shape, seed)| weight_and_dy(*shape, 2 * seed))
         .collect();
-    let [a, b] = [24, 40].map(|input| values(rows * input, input));
-    let mut dx = values(rows * 24, 5);
+    let [a, b] = [(24, 1), (40, 2)].map(|(input, seed)| unit_values(seed, rows * input));
+    let mut dx = unit_values(5, rows * 24);
     let mut gradients: Vec<_> = shapes
         .as_flattened()
         .iter()

@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use attentive_model::attention::{Attention, AttentionConfig, AttentionSpec, Role, Widths};
+use attentive_model::attention::{Attention, AttentionConfig, AttentionSpec, Widths};
 use attentive_model::feed_forward::FeedForwardConfig;
 use attentive_model::positions::PositionsConfig;
 use attentive_model::{Initializer, Model, ModelConfig};
 use burn::tensor::Device;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+
+use crate::test_layer::ROLES;
 
 /// The model into which recipe lines are inserted, unless they are attention settings.
 const MODEL: &str = r#"
@@ -91,12 +93,12 @@ fn attention_builds(settings: Value) -> Result<(), String> {
         let initializer = &mut Initializer::new(1, &Device::flex());
         Attention::new(&config, &spec, initializer)
     };
-    let refused: Vec<String> = Role::ALL
+    let refused: Vec<String> = ROLES
         .into_iter()
         .filter_map(|role| build(role).err())
         .map(|error| error.to_string())
         .collect();
-    match refused.len() < Role::ALL.len() {
+    match refused.len() < ROLES.len() {
         true => Ok(()),
         false => Err(refused.join("\n")),
     }

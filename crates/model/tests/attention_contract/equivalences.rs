@@ -7,7 +7,7 @@ use attentive_model::{parameters, replace_parameters};
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::test_layer::{
-    BATCH, LENGTH, TestLayer, WIDTH, assert_same, max_difference, noise, values,
+    BATCH, LENGTH, TestLayer, WIDTH, assert_differs, assert_same, noise, values,
 };
 
 const FULL: &str = r#"{ "kind": "full", "heads": 4, "bias": true, "output_bias": true }"#;
@@ -81,7 +81,7 @@ fn short_of_its_limit_a_kind_is_not_full_attention() {
     ] {
         let config = format!(r#"{{ {settings}, "heads": 4, "bias": true, "output_bias": true }}"#);
         let [full, other] = outputs(&config, role, LENGTH, &[]);
-        assert!(max_difference(full, other) > 1e-3, "{config}");
+        assert_differs(config, full, other);
     }
 }
 

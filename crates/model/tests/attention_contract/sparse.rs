@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor};
 
 use crate::refusals::{refusal, refusal_with_positions};
 use crate::test_layer::{
-    BATCH, LENGTH, TestLayer, WIDTH, assert_same, max_difference, noise, observed, values,
+    BATCH, LENGTH, TestLayer, WIDTH, assert_differs, assert_same, noise, observed, values,
 };
 
 /// Global tokens given at run time, padding on both sides, dilation: the output computed without an attention matrix is that of
@@ -98,9 +98,10 @@ fn longformer_rotates_queries_and_keys_as_full_attention_does() {
     let device = Device::flex();
     let x = noise([BATCH, LENGTH, WIDTH], 1, &device);
     let rotated = |config: &str, role: Role, globals: Option<Vec<Vec<usize>>>| {
-        let positions = Tensor::<1, Int>::arange(0..LENGTH as i64, &device);
+        let positions = Tensor::<1, Int>::arange(0..LENGTH as i64, &device).unsqueeze();
+        let angles = RotaryAngles::from_frequencies(positions, &[1.0, 0.1], 1.0);
         let mut pass = ForwardContext {
-            rotary: Some(RotaryAngles::new(positions.unsqueeze(), 4, 100.0)),
+            rotary: Some(angles),
             globals,
             ..ForwardContext::default()
         };
@@ -113,10 +114,7 @@ fn longformer_rotates_queries_and_keys_as_full_attention_does() {
         let found = rotated(longformer, role, None);
         assert_same(format!("{role:?}"), found, full.clone());
         let plain = TestLayer::from_json(longformer, role, &device).output(x.clone());
-        assert!(
-            max_difference(full, plain) > 1e-3,
-            "rotary positions have no effect"
-        );
+        assert_differs("rotary positions", full, plain);
     }
     let globals = || Some(vec![(0..LENGTH).collect(); BATCH]);
     let global = rotated(longformer, Role::Bidirectional, globals());
@@ -126,10 +124,7 @@ fn longformer_rotates_queries_and_keys_as_full_attention_does() {
         ..ForwardContext::default()
     };
     let plain = layer.run(x.clone(), None, &mut pass);
-    assert!(
-        max_difference(global, plain) > 1e-3,
-        "global queries and keys are not rotated"
-    );
+    assert_differs("rotated global queries and keys", global, plain);
 }
 
 /// The attention matrix would take 64 GiB per head.

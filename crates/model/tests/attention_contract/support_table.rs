@@ -5,7 +5,7 @@ use burn::tensor::Device;
 
 use crate::docs_page;
 use crate::examples::EXAMPLES;
-use crate::test_layer::{BATCH, LENGTH, MEMORY, TestLayer, WIDTH, noise};
+use crate::test_layer::{BATCH, LENGTH, MEMORY, ROLES, TestLayer, WIDTH, noise};
 
 const START: &str = "<!-- support: from here -->";
 const END: &str = "<!-- support: to here -->";
@@ -91,7 +91,7 @@ fn short(name: &'static str, kind: &str) -> &'static str {
 
 fn support(config: &AttentionConfig) -> Support {
     let device = Device::flex();
-    let built = Role::ALL.map(|role| TestLayer::new(config, role, &device).ok());
+    let built = ROLES.map(|role| TestLayer::new(config, role, &device).ok());
     let roles = [0, 1, 2].map(|role| built[role].is_some());
     let mut weights: Vec<&str> = built.iter().flatten().map(weights).collect();
     weights.dedup();

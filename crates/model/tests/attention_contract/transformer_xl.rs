@@ -2,12 +2,11 @@
 
 use attentive_model::attention::{AttentionInput, Role};
 use attentive_model::{Cache, ForwardContext};
+use attentive_testing::{Scale, assert_differs};
 use burn::tensor::{Device, Tensor};
 
 use crate::refusals::refusal;
-use crate::test_layer::{
-    BATCH, LENGTH, TestLayer, WIDTH, assert_same, max_difference, noise, values,
-};
+use crate::test_layer::{BATCH, LENGTH, TestLayer, WIDTH, assert_same, noise, values};
 
 fn layer(memory: usize, device: &Device) -> TestLayer {
     let config = format!(r#"{{ "kind": "transformer_xl", "heads": 4, "memory": {memory} }}"#);
@@ -68,11 +67,13 @@ fn no_gradient_flows_into_the_memory_and_weights_learn_from_it() {
     let second = noise([BATCH, 5, WIDTH], 2, &device).require_grad();
     let before = run(first.clone());
     let after = run(second.clone());
-    assert!(max_difference(after.clone(), layer.output(second.clone())) > 1e-2);
+    let without = values(layer.output(second.clone()));
+    assert_differs("memory", &values(after.clone()), &without, Scale::One, 1e-2);
     let gradients = after.sum().backward();
     assert!(first.grad(&gradients).is_none());
     let gradients = values(second.grad(&gradients).unwrap());
-    assert!(gradients.iter().any(|it| it.abs() > 1e-3));
+    let zeros = vec![0f32; gradients.len()];
+    assert_differs("gradient", &gradients, &zeros, Scale::One, 1e-3);
     // The first segment has gradients of its own.
     assert!(first.grad(&before.sum().backward()).is_some());
 }

@@ -403,7 +403,11 @@ fn features() {
 fn the_rest() {
     check("rotary", [[2, 3, 5, 8]], |[x], device| {
         let positions = Tensor::<2, Int>::from_ints([[0, 1, 2, 3, 4], [7, 7, 8, 9, 30]], device);
-        rotary(x, &RotaryAngles::new(positions, 8, 100.0))
+        let frequencies = [1.0, 0.3, 0.1, 0.03];
+        rotary(
+            x,
+            &RotaryAngles::from_frequencies(positions, &frequencies, 1.0),
+        )
     });
     check("embedding", [[6, 4]], |[table], device| {
         embedding(table, Tensor::from_ints([[0, 5, 5], [2, 0, 5]], device))

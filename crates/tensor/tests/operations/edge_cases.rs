@@ -5,7 +5,7 @@ use attentive_tensor::{
     apply_weights, attention, attention_weights, cross_entropy, dropout, embedding, feed_forward,
     linear, linear_qkv, norm, softmax,
 };
-use attentive_testing::{Scale, VALUES, assert_close, ulps};
+use attentive_testing::{Scale, VALUES, assert_close, assert_near, ulps};
 
 use crate::case::randomness;
 use crate::generated;
@@ -28,15 +28,10 @@ fn dropout_keeps_its_share_and_the_gradient_has_the_same_mask() {
         let count = y.len() as f64;
         let kept = y.iter().filter(|it| **it != 0.0).count() as f64 / count;
         let std = (probability * (1.0 - probability) / count).sqrt();
-        assert!(
-            (kept - (1.0 - probability)).abs() < 4.0 * std,
-            "{kept} kept"
-        );
+        assert_near("kept", kept, 1.0 - probability, Scale::Of(std), 4.0);
         let mean = y.iter().sum::<f64>() / count;
-        assert!(
-            (mean - 1.0).abs() < 4.0 * std / (1.0 - probability),
-            "mean {mean}"
-        );
+        let std_of_mean = std / (1.0 - probability);
+        assert_near("mean", mean, 1.0, Scale::Of(std_of_mean), 4.0);
     }
 }
 

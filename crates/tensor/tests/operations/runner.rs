@@ -99,7 +99,12 @@ impl CaseRun<'_> {
         match &self.case.operation {
             Operation::Rotary { theta, positions } => {
                 let x = self.input::<4>("x");
-                let angles = RotaryAngles::new(self.integers(positions), x.dims()[3], *theta);
+                let width = x.dims()[3];
+                let frequencies: Vec<f64> = (0..width / 2)
+                    .map(|i| theta.powf(-2.0 * i as f64 / width as f64))
+                    .collect();
+                let positions = self.integers(positions);
+                let angles = RotaryAngles::from_frequencies(positions, &frequencies, 1.0);
                 self.output(rotary(x, &angles));
             }
             Operation::Embedding { ids } => {

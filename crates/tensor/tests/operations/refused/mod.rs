@@ -83,7 +83,8 @@ pub fn shapes() -> Vec<Refusal> {
             [fragment, "[2, 6, 2]"],
             Box::new(move || {
                 let positions = Tensor::<2, Int>::zeros([2, 6], &Device::flex());
-                rotary(ones(x), &RotaryAngles::new(positions, 4, 100.0));
+                let angles = RotaryAngles::from_frequencies(positions, &[1.0, 0.1], 1.0);
+                rotary(ones(x), &angles);
             }),
         );
     }
@@ -140,11 +141,6 @@ pub fn values() -> Vec<Refusal> {
                 let scores = Scores::new(Mask::none(), 1.0);
                 attention(heads(), heads(), heads(), &scores, -0.1, None);
             }),
-        ),
-        (
-            "rotary",
-            ["5", "even"],
-            Box::new(move || drop(RotaryAngles::new(ids(1), 5, 100.0))),
         ),
         (
             "cross_entropy",

@@ -213,7 +213,7 @@ mod tests {
             let id = sampling.sample(logits.clone(), position);
             counts[id.unwrap() as usize] += 1;
         }
-        for (count, probability) in counts.into_iter().zip([0.2, 0.5, 0.3]) {
+        for (count, probability) in counts.into_iter().zip([0.2f64, 0.5, 0.3]) {
             let std = (3000.0 * probability * (1.0 - probability)).sqrt();
             assert_near("count", count, 3000.0 * probability, Scale::Of(std), 4.0);
         }

@@ -122,7 +122,7 @@ pub fn shapes() -> Vec<Refusal> {
 pub fn values() -> Vec<Refusal> {
     let ids = |id: i32| Tensor::<2, Int>::from_ints([[0, id]], &Device::flex());
     let targets = |id: i32| Tensor::<1, Int>::from_ints([0, id], &Device::flex());
-    let calls: [(_, _, Box<dyn Fn()>); 9] = [
+    let calls: [(_, _, Box<dyn Fn()>); 8] = [
         (
             "merge_partial_attention",
             ["no", "parts"],

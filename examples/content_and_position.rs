@@ -11,7 +11,7 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::attention::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, Role, Widths,
+    Attention, AttentionInput, AttentionSpec, Memory, Role, ScoreConfig, ScoredConfig, Widths,
 };
 use attentive::model::positions::{SinusoidLayout, sinusoid, sinusoid_shift};
 use attentive::model::{ForwardContext, Initializer, Recorder};
@@ -107,8 +107,7 @@ fn lookup(
 ) -> Result<LookupWeights, Box<dyn Error>> {
     let [_, count, width] = keys.dims();
     let device = keys.device();
-    let config: AttentionConfig =
-        serde_json::from_str(r#"{ "kind": "scored", "score": { "kind": "dot" } }"#)?;
+    let config = ScoredConfig::new(ScoreConfig::Dot {}).into();
     let widths = Widths {
         queries: width,
         keys: width,

@@ -11,7 +11,8 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::attention::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Memory, Pattern, Role, Widths,
+    Attention, AttentionInput, AttentionSpec, KernelShape, LearnWidth, Memory,
+    NadarayaWatsonConfig, Pattern, Role, Widths,
 };
 use attentive::model::{ForwardContext, Initializer};
 use attentive::tensor::{Device, Tensor, TensorData, device};
@@ -54,18 +55,22 @@ pub fn run(path: &Path) -> Result<Vec<Fit>, Box<dyn Error>> {
     ];
     let mut fits = Vec::new();
     for (name, kernel, learn) in [
-        ("gaussian", "gaussian", None),
-        ("boxcar", "boxcar", None),
-        ("epanechnikov", "epanechnikov", None),
-        ("constant", "constant", None),
-        ("learned", "gaussian", Some(OwnPoint::Included)),
+        ("gaussian", KernelShape::Gaussian, None),
+        ("boxcar", KernelShape::Boxcar, None),
+        ("epanechnikov", KernelShape::Epanechnikov, None),
+        ("constant", KernelShape::Constant, None),
+        ("learned", KernelShape::Gaussian, Some(OwnPoint::Included)),
         (
             "learned, leave-one-out",
-            "gaussian",
+            KernelShape::Gaussian,
             Some(OwnPoint::LeftOut),
         ),
     ] {
-        let mut layer = layer(kernel, learn.is_some(), &device)?;
+        let learn_width = match learn {
+            Some(_) => LearnWidth::Learned,
+            None => LearnWidth::Fixed,
+        };
+        let mut layer = layer(kernel, learn_width, &device)?;
         if let Some(own) = learn {
             layer = train(layer, &training, own);
         }
@@ -100,14 +105,17 @@ enum OwnPoint {
     LeftOut,
 }
 
-fn layer(kernel: &str, learned: bool, device: &Device) -> Result<Attention, Box<dyn Error>> {
-    let learn = if learned { "learned" } else { "fixed" };
-    let config: AttentionConfig = serde_json::from_str(&format!(
-        r#"{{ "kind": "nadaraya_watson", "kernel": "{kernel}", "width": 0.6, "learn_width": "{learn}" }}"#
-    ))?;
+fn layer(
+    kernel: KernelShape,
+    learn_width: LearnWidth,
+    device: &Device,
+) -> Result<Attention, Box<dyn Error>> {
+    let config = NadarayaWatsonConfig::new(kernel)
+        .with_width(0.6)
+        .with_learn_width(learn_width);
     let spec = AttentionSpec::new(Role::Cross, Widths::all(1), POINTS);
     Ok(Attention::new(
-        &config,
+        &config.into(),
         &spec,
         &mut Initializer::new(0, device),
     )?)

@@ -3,23 +3,21 @@
 //! Run with `cargo run --release -p attentive --example parts`.
 
 use attentive::checkpoint;
-use attentive::model::{ForwardOptions, Input, Model, ModelConfig, Recorder};
+use attentive::model::attention::FullAttentionConfig;
+use attentive::model::block::BlockConfig;
+use attentive::model::feed_forward::GatedConfig;
+use attentive::model::positions::RotaryConfig;
+use attentive::model::{ForwardOptions, Input, Model, ModelConfig, NormConfig, Recorder};
 use attentive::tensor::{Int, Tensor};
 
-/// A model config, as under `[model]` in a recipe.
-const CONFIG: &str = r#"{
-    "vocabulary": 100, "length": 32, "width": 64,
-    "positions": { "kind": "rotary" },
-    "final_norm": { "kind": "rms" },
-    "blocks": [{
-        "repeat": 3,
-        "norm": { "kind": "rms" },
-        "attention": { "kind": "full", "heads": 4, "key_value_heads": 2 },
-        "feed_forward": { "kind": "gated", "hidden_width": 128 }
-    }] }"#;
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config: ModelConfig = serde_json::from_str(CONFIG)?;
+    let attention = FullAttentionConfig::new(4).with_key_value_heads(2);
+    let block =
+        BlockConfig::pre_norm(attention, GatedConfig::new(128)).with_norm(NormConfig::rms());
+    let config = ModelConfig::decoder(100, 32, 64)
+        .with_positions(RotaryConfig::default())
+        .blocks(3, block)
+        .with_final_norm(NormConfig::rms());
     let device = attentive::tensor::device("cpu")?;
     let model = Model::new(&config, 1, &device)?;
 

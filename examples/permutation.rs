@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 
 use attentive::model::attention::{
-    Attention, AttentionConfig, AttentionInput, AttentionSpec, Role, Widths,
+    Attention, AttentionInput, AttentionSpec, FullAttentionConfig, Role, Widths,
 };
 use attentive::model::positions::{SinusoidLayout, sinusoid};
 use attentive::model::{ForwardContext, Initializer};
@@ -18,7 +18,7 @@ use curves::{Mark, Series};
 
 const LENGTH: usize = 12;
 const WIDTH: usize = 32;
-const ATTENTION: &str = r#"{ "kind": "full", "heads": 4 }"#;
+const HEADS: usize = 4;
 
 /// The largest difference at each position between permuting before attention and after it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Differences {
 pub fn run(path: &Path) -> Result<Differences, Box<dyn Error>> {
     let device = device("cpu")?;
     let mut initializer = Initializer::new(3, &device);
-    let config: AttentionConfig = serde_json::from_str(ATTENTION)?;
+    let config = FullAttentionConfig::new(HEADS).into();
     let spec = AttentionSpec {
         init_std: 0.3,
         residual_std: 0.3,

@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use attentive::checkpoint::{self};
 use attentive::generation::Session;
 use attentive::generation::SpecialTokens;
-use attentive::model::{Model, ModelConfig};
+use attentive::model::attention::FullAttentionConfig;
+use attentive::model::block::BlockConfig;
+use attentive::model::feed_forward::GatedConfig;
+use attentive::model::models::gpt2_small;
+use attentive::model::positions::RotaryConfig;
+use attentive::model::{Model, ModelConfig, NormConfig};
 use attentive::tensor::Device;
-use serde_json::json;
 
 use crate::report;
 
@@ -20,27 +24,16 @@ fn folder(work: &str) -> PathBuf {
 
 /// GPT-2 small, whose weights are saved transposed, or a Llama of 135 million parameters, whose weights are not.
 fn config(work: &str) -> ModelConfig {
-    let config = match work {
-        "load_gpt2" => json!({
-            "vocabulary": 50257, "length": 1024, "width": 768,
-            "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
-            "blocks": [{
-                "repeat": 12, "norm": { "kind": "layer" },
-                "attention": { "kind": "full", "heads": 12, "bias": true, "output_bias": true },
-                "feed_forward": { "kind": "plain", "hidden_width": 3072 }
-            }]
-        }),
-        _ => json!({
-            "vocabulary": 49152, "length": 2048, "width": 576,
-            "positions": { "kind": "rotary", "theta": 10000.0 }, "final_norm": { "kind": "rms" },
-            "blocks": [{
-                "repeat": 30, "norm": { "kind": "rms" },
-                "attention": { "kind": "full", "heads": 9, "key_value_heads": 3 },
-                "feed_forward": { "kind": "gated", "hidden_width": 1536 }
-            }]
-        }),
-    };
-    serde_json::from_value(config).expect("the config is valid")
+    if work == "load_gpt2" {
+        return gpt2_small().without_dropout();
+    }
+    let attention = FullAttentionConfig::new(9).with_key_value_heads(3);
+    let block =
+        BlockConfig::pre_norm(attention, GatedConfig::new(1536)).with_norm(NormConfig::rms());
+    ModelConfig::decoder(49_152, 2048, 576)
+        .with_positions(RotaryConfig::default())
+        .blocks(30, block)
+        .with_final_norm(NormConfig::rms())
 }
 
 /// Saves the model with random weights, unless it already exists.

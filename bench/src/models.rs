@@ -1,11 +1,13 @@
 //! Whole models: training steps, prefill, decoding, an encoder.
 
 use attentive::generation::Session;
-use attentive::model::attention::Role;
-use attentive::model::block::{Block, Residual, ResidualConfig};
+use attentive::model::attention::{FullAttentionConfig, Role};
+use attentive::model::block::{Block, BlockConfig, Residual, ResidualConfig};
+use attentive::model::feed_forward::PlainConfig;
+use attentive::model::head::HeadConfig;
 use attentive::model::{
-    ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose, Randomness,
-    ids_tensor,
+    Activation, ForwardContext, Initializer, Model, ModelConfig, Norm, NormConfig, Purpose,
+    Randomness, ids_tensor,
 };
 use attentive::tensor::{Device, Int, Tensor, add, embedding};
 use attentive::training::{AdamW, AdamWConfig, Gradients, ObjectiveConfig};
@@ -14,17 +16,14 @@ use crate::report;
 
 /// A GPT with exact GELU, biases and an untied head, as the PyTorch peer (reference/torch_peer.py) builds it.
 fn gpt(layers: usize, width: usize, heads: usize, length: usize, vocabulary: usize) -> ModelConfig {
-    let hidden = 4 * width;
-    let config = serde_json::json!({
-        "vocabulary": vocabulary, "length": length, "width": width, "head": "separate",
-        "positions": { "kind": "learned" }, "final_norm": { "kind": "layer" },
-        "blocks": [{
-            "repeat": layers, "norm": { "kind": "layer" },
-            "attention": { "kind": "full", "heads": heads, "bias": true, "output_bias": true },
-            "feed_forward": { "kind": "plain", "hidden_width": hidden, "activation": "gelu" }
-        }]
-    });
-    serde_json::from_value(config).expect("the config is valid")
+    let attention = FullAttentionConfig::new(heads)
+        .with_bias(true)
+        .with_output_bias(true);
+    let feed_forward = PlainConfig::new(4 * width).with_activation(Activation::Gelu);
+    ModelConfig::decoder(vocabulary, length, width)
+        .blocks(layers, BlockConfig::pre_norm(attention, feed_forward))
+        .with_final_norm(NormConfig::layer())
+        .with_head(HeadConfig::Separate)
 }
 
 /// Pseudo-random ids.

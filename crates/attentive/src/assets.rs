@@ -6,11 +6,14 @@ use std::path::Path;
 
 use attentive_checkpoint::is_gguf;
 use attentive_formats::FileError;
-use attentive_formats::gguf::{self, Metadata};
+use attentive_formats::gguf::{GgufFile, Metadata};
 use attentive_text::{ChatTemplates, GgufTokenizer, TextError, Tokenizer};
 
-/// The tokenizer of a model, if it has one.
+/// The tokenizer of a model, if it has one. A tokenizer.json may be given itself.
 pub fn tokenizer(model: &Path) -> Result<Option<Tokenizer>, TextError> {
+    if model.extension().is_some_and(|ending| ending == "json") && model.is_file() {
+        return Tokenizer::load(model).map(Some);
+    }
     if !is_gguf(model) {
         return Tokenizer::from_folder(model);
     }
@@ -55,11 +58,15 @@ pub fn tokenizer_files(file: &Path) -> Result<Vec<(&'static str, String)>, TextE
 
 /// The tokenizer metadata of a GGUF file, if it has a tokenizer.
 fn gguf_tokenizer(path: &Path) -> Result<Option<GgufTokenizer>, TextError> {
-    let (_, metadata) = gguf::open(path).map_err(|error| match error {
+    // The tensors are not read: their types may be unsupported.
+    let file = GgufFile::open(path).map_err(|error| match error {
         FileError::Io { path, source } => TextError::Io { path, source },
         FileError::Broken { path, problem } => broken(&path, problem),
+        FileError::Unsupported { path, problem } => {
+            TextError::UnsupportedTokenizer { path, problem }
+        }
     })?;
-    parse_tokenizer(&metadata).map_err(|cause| broken(path, cause))
+    parse_tokenizer(file.metadata()).map_err(|cause| broken(path, cause))
 }
 
 fn broken(path: &Path, cause: String) -> TextError {

@@ -1,6 +1,16 @@
 //! The whole transformer family in Rust: build a transformer from parts, train it on your own data, load and save
 //! Hugging Face checkpoints, and run it on a plain CPU.
 //!
+//! [`Pretrained`] loads a model and does its tasks; [`guide`] shows it, and how to build, train and inspect models:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), attentive::PretrainedError> {
+//! let model = attentive::Pretrained::load("runs/stories")?;
+//! println!("{}", model.generate("Once upon a time").temperature(0.7).run()?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! This crate re-exports the crates of the workspace under short names:
 //!
 //! - [`model`]: configs, models built from parts, observers
@@ -15,35 +25,15 @@
 //! - [`images`]: image decoding and preprocessing for vision transformers
 //! - [`formats`]: tensor files (safetensors, `pytorch_model.bin`, GGUF), parsed as untrusted input
 //! - [`hub`]: downloads of Hugging Face hub models into the shared cache
-//!
-//! Load a model and continue a text:
-//!
-//! ```no_run
-//! use attentive::generation::{GenerationConfig, LogitsProcessors, Sampling, generate};
-//! use std::path::Path;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A model folder, or a .gguf file.
-//! let path = Path::new("runs/stories");
-//! let device = attentive::tensor::device("cpu")?;
-//! let (model, description) = attentive::checkpoint::load(path, &device)?;
-//! let tokenizer = attentive::assets::tokenizer(path)?.expect("stories have a tokenizer");
-//! let config = GenerationConfig {
-//!     max_new_tokens: 100,
-//!     sampling: Sampling::default(),
-//!     stop_strings: Vec::new(),
-//!     processors: LogitsProcessors::with_eos(description.special.eos),
-//! };
-//! let prompt = tokenizer.encode("Once upon a time")?;
-//! let done = generate(&model, Some(&tokenizer), &prompt, &config, |chunk| {
-//!     print!("{}", chunk.text);
-//!     std::ops::ControlFlow::Continue(())
-//! })?;
-//! # Ok(())
-//! # }
-//! ```
 
 pub mod assets;
+#[doc = include_str!("../../../docs/library.md")]
+pub mod guide {}
+mod locate;
+pub mod pretrained;
+
+pub use locate::{hub_id, locate};
+pub use pretrained::{Pretrained, PretrainedError};
 
 pub use attentive_checkpoint as checkpoint;
 pub use attentive_data as data;
@@ -56,3 +46,8 @@ pub use attentive_tasks as tasks;
 pub use attentive_tensor as tensor;
 pub use attentive_text as text;
 pub use attentive_training as training;
+
+/// Compiles the snippet of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

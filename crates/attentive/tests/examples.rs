@@ -1,4 +1,4 @@
-//! Runs the examples that write a plot, and checks what they claim.
+//! Runs the examples, and checks what they claim: those that write a plot, and an attention of one's own.
 
 // Examples share the plotting code; each includes it as a module of its own.
 #![allow(clippy::duplicate_mod)]
@@ -9,6 +9,9 @@ mod content_and_position;
 #[expect(dead_code, reason = "a program's own main")]
 #[path = "../../../examples/nadaraya_watson.rs"]
 mod nadaraya_watson;
+#[expect(dead_code, reason = "a program's own main")]
+#[path = "../../../examples/own_attention.rs"]
+mod own_attention;
 #[expect(dead_code, reason = "a program's own main")]
 #[path = "../../../examples/permutation.rs"]
 mod permutation;
@@ -82,4 +85,29 @@ fn a_learned_bandwidth_collapses_without_leave_one_out() {
     assert!((0.1..0.6).contains(&left_out.width), "{left_out:?}");
     assert!(left_out.held_out_loss < included.held_out_loss, "{fits:?}");
     assert!(left_out.held_out_loss < 0.4, "{fits:?}");
+}
+
+#[test]
+fn an_attention_of_ones_own_is_trained_observed_saved_and_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let trained = own_attention::run(folder.path(), 40).unwrap();
+    for it in &trained {
+        let [before, after] = it.losses;
+        assert!(after < before - 0.5, "{}: {before} to {after}", it.kind);
+        let [trained, loaded] = &it.logits;
+        assert_eq!(loaded, trained, "{}", it.kind);
+        assert_eq!(it.weights, [1, 4, 32, 32], "{}", it.kind);
+    }
+    let [full, differential] = trained.as_slice() else {
+        panic!("{trained:?}")
+    };
+    assert_eq!(differential.saved_as, "attentive");
+    // In each of two layers, four vectors of one head's width and a norm of two heads.
+    let own_parameters = 2 * (4 * 16 + 2 * 16);
+    assert_eq!(differential.parameters, full.parameters + own_parameters);
+    let lambdas = own_attention::lambdas(&folder.path().join("differential")).unwrap();
+    assert!(
+        lambdas.iter().all(|lambda| (0.0..1.0).contains(lambda)),
+        "{lambdas:?}"
+    );
 }

@@ -303,10 +303,9 @@ fn read(json: &Value, variant: &Variant) -> Result<ModelConfig, String> {
         bias: true,
         ..LmHeadConfig::default()
     });
-    Ok(ModelConfig {
-        encoder: Some(Box::new(encoder)),
-        ..ModelConfig::with_head(decoder, head)
-    })
+    Ok(ModelConfig::new(decoder)
+        .with_head(head)
+        .with_encoder(encoder))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {

@@ -175,7 +175,7 @@ impl BertConfig {
             }],
             ..StackConfig::new(self.vocab_size, length, self.hidden_size)
         };
-        Ok(ModelConfig::with_head(stack, HeadConfig::None))
+        Ok(ModelConfig::new(stack))
     }
 
     /// The keys for our config; None where BERT clearly cannot express it.

@@ -33,26 +33,36 @@ pub fn write_labels(json: &mut Value, config: &ModelConfig) {
     json["id2label"] = Value::Object(names.collect());
 }
 
-/// The number of classes or labels; two by default, as in Hugging Face.
+/// The number of classes or labels; two by default. As in Hugging Face, `num_labels` counts where `id2label` has another number
+/// of names.
 pub fn read_labels(json: &Value) -> Result<usize, String> {
-    match (&json["id2label"], &json["num_labels"]) {
-        (Value::Object(names), _) => Ok(names.len()),
-        (Value::Null, Value::Null) => Ok(2),
-        (Value::Null, count) => {
-            let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
-            count.ok_or_else(|| format!("num_labels: {} is not a whole number", json["num_labels"]))
+    let names = match &json["id2label"] {
+        Value::Null => None,
+        Value::Object(names) => Some(names.len()),
+        other => {
+            return Err(format!(
+                "id2label: {other} is not an object of ids and names"
+            ));
         }
-        (other, _) => Err(format!(
-            "id2label: {other} is not an object of ids and names"
-        )),
+    };
+    match &json["num_labels"] {
+        Value::Null => Ok(names.unwrap_or(2)),
+        count => {
+            let number = count.as_u64().and_then(|count| usize::try_from(count).ok());
+            number.ok_or_else(|| format!("num_labels: {count} is not a whole number"))
+        }
     }
 }
 
-/// Class or label names, by id; empty unless there is one for each.
+/// Class or label names, by id; empty unless there is one for each. As in Hugging Face, names of another number than `num_labels`
+/// are not used.
 pub fn label_names(json: &Value) -> Vec<String> {
     let Some(names) = json["id2label"].as_object() else {
         return Vec::new();
     };
+    if read_labels(json) != Ok(names.len()) {
+        return Vec::new();
+    }
     let name = |label: usize| names.get(&label.to_string())?.as_str().map(str::to_owned);
     let all: Option<Vec<String>> = (0..names.len()).map(name).collect();
     all.unwrap_or_default()

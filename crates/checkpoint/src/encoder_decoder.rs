@@ -10,7 +10,6 @@ use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass, bert, bert_generation, gpt2, roberta};
 use attentive_model::ModelConfig;
 use attentive_model::attention::Role;
-use attentive_model::head::HeadConfig;
 
 /// The formats of encoders. An encoder is saved in the first that can express it.
 const ENCODERS: [&Format; 3] = [&bert_generation::FORMAT, &bert::FORMAT, &roberta::FORMAT];
@@ -153,10 +152,7 @@ fn read(json: &Value, decoder: &Format, class: &str) -> Result<ModelConfig, Stri
     let mut decoder_json = json["decoder"].clone();
     decoder_json["architectures"] = json!([class]);
     let (config, _) = decoder.parse(&decoder_json).map_err(within("decoder"))?;
-    Ok(ModelConfig {
-        encoder: Some(Box::new(encoder.stack)),
-        ..config
-    })
+    Ok(config.with_encoder(encoder.stack))
 }
 
 fn write(config: &ModelConfig, decoder: &Format) -> Option<Value> {
@@ -166,7 +162,7 @@ fn write(config: &ModelConfig, decoder: &Format) -> Option<Value> {
         Some(json)
     };
     let encoder = config.encoder.as_deref()?.clone();
-    let encoder = ModelConfig::with_head(encoder, HeadConfig::None).canonical();
+    let encoder = ModelConfig::new(encoder).canonical();
     let encoder = ENCODERS.iter().find_map(|format| {
         let json = nested_json(format, &encoder)?;
         let parsed = (format.read)(&json).ok()?.canonical();

@@ -33,12 +33,20 @@ pub enum CheckpointError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A file is corrupt or in another format.
+    /// A file is corrupt, or of another kind than its name says.
     #[error("{path} is broken ({problem}); download or save it again", path = path.display(), problem = one_line(problem))]
     Broken {
         /// The file.
         path: PathBuf,
         /// The parser's error.
+        problem: String,
+    },
+    /// A file that may be valid is in a form that is not read: another architecture, dtype or layout.
+    #[error("{path}: {problem}", path = path.display(), problem = one_line(problem))]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What is not supported, and what is.
         problem: String,
     },
     /// The config.json or a file's metadata has invalid or unsupported settings.
@@ -56,6 +64,14 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Which input, and what is wrong with it.
         problem: String,
+    },
+    /// config.json has no `model_type`.
+    #[error("{path} has no model_type; add one, or name it when loading; supported are {}", supported.join(", "), path = path.display())]
+    NoType {
+        /// The file.
+        path: PathBuf,
+        /// The supported model types.
+        supported: Vec<&'static str>,
     },
     /// No format has this `model_type`.
     #[error("{path}: model_type \"{model_type}\" is not supported; supported are {}", supported.join(", "), path = path.display(), model_type = one_line(model_type))]
@@ -100,6 +116,7 @@ impl From<FileError> for CheckpointError {
         match error {
             FileError::Io { path, source } => Self::Io { path, source },
             FileError::Broken { path, problem } => Self::Broken { path, problem },
+            FileError::Unsupported { path, problem } => Self::Unsupported { path, problem },
         }
     }
 }

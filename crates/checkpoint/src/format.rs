@@ -108,6 +108,7 @@ impl Format {
             untied: config.head.lm_head().is_some_and(|head| !head.tied),
             gated: is_gated(config),
             width: config.stack.width,
+            ignores_heads: false,
         }
     }
 }

@@ -174,10 +174,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         }],
         ..StackConfig::new(hf.vocab_size, hf.n_positions, hf.n_embd)
     };
-    Ok(ModelConfig::with_head(
-        stack,
-        tied_or_separate(hf.tie_word_embeddings),
-    ))
+    Ok(ModelConfig::new(stack).with_head(tied_or_separate(hf.tie_word_embeddings)))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {

@@ -27,6 +27,7 @@ mod hf_forward;
 mod hf_keys;
 mod llama;
 mod llama_family;
+mod load;
 mod longformer;
 mod mistral;
 mod mixtral;
@@ -48,12 +49,11 @@ mod transformer_xl;
 mod vit;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+use attentive_generation::GenerationSettings;
 pub use attentive_generation::SpecialTokens;
-use attentive_generation::{GenerationSettings, settings};
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 
 pub use error::{CheckpointError, TensorProblems};
 pub use gguf::is_gguf;
@@ -61,6 +61,7 @@ pub use hf_forward::{
     NamedOutputs, OutputNames, RECURRENT_INPUTS, RequestedOutputs, forward, forward_recurrent,
     input_names,
 };
+pub use load::{Heads, LoadOptions, describe, load, load_with};
 pub use problem_type::{ClassificationFunction, ProblemType};
 pub use recurrent::{
     RECURRENT_TYPE, describe_recurrent, is_recurrent, load_recurrent, save_recurrent,
@@ -71,9 +72,8 @@ pub use save::{
 };
 pub use tensor_file::{TensorFile, write_tensors};
 
-use attentive_model::{Model, ModelConfig, parameters, replace_parameters};
-use format::{FORMATS, Format, ModelClass};
-use name_table::TensorNames;
+use attentive_model::{ModelConfig, parameters};
+use format::{Format, ModelClass};
 
 /// What Hugging Face returns as the last of a family's hidden states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,67 +105,6 @@ pub struct Description {
     pub problem_type: Option<ProblemType>,
 }
 
-/// Describes the model of a folder or a GGUF file. Where there are weights, their names are taken into account.
-pub fn describe(path: &Path) -> Result<Description, CheckpointError> {
-    if is_gguf(path) {
-        return gguf::describe(path);
-    }
-    let (names, mut description) = read_config(path)?;
-    match TensorFile::from_folder(path) {
-        Ok(file) => {
-            description.config =
-                adapt_to_weights::adapt_to_weights(&description.config, &names, &file)
-        }
-        // A run that has not saved yet, or a hub model of which only the config was fetched.
-        Err(CheckpointError::NoWeights { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    Ok(description)
-}
-
-/// Loads the model of a folder or a GGUF file.
-pub fn load(path: &Path, device: &Device) -> Result<(Model, Description), CheckpointError> {
-    if is_gguf(path) {
-        return gguf::load(path, device);
-    }
-    let (names, mut description) = read_config(path)?;
-    let file = TensorFile::from_folder(path)?;
-    description.config = adapt_to_weights::adapt_to_weights(&description.config, &names, &file);
-    let model = build(&description.config, &path.join("config.json"), device)?;
-    let model = load_weights(model, &names, &file, "config.json")?;
-    Ok((model, description))
-}
-
-/// An initialized model, without loaded weights. `config_path` is named in errors.
-fn build(
-    config: &ModelConfig,
-    config_path: &Path,
-    device: &Device,
-) -> Result<Model, CheckpointError> {
-    Model::new(config, 0, device).map_err(|error| CheckpointError::Config {
-        path: config_path.to_owned(),
-        problem: error.to_string(),
-    })
-}
-
-/// Loads all weights of a model from a file. `settings` names the source of the config in errors.
-fn load_weights<M: Module>(
-    model: M,
-    names: &TensorNames,
-    file: &TensorFile,
-    settings: &'static str,
-) -> Result<M, CheckpointError> {
-    let values =
-        names
-            .read(&parameters(&model), file)
-            .map_err(|problems| CheckpointError::Tensors {
-                path: file.path().to_owned(),
-                settings,
-                problems,
-            })?;
-    Ok(replace_parameters(model, values))
-}
-
 /// The values of a module's parameters, by parameter name.
 pub fn model_tensors<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
     struct Values(Vec<TensorData>);
@@ -180,64 +119,4 @@ pub fn model_tensors<M: Module>(model: &M) -> BTreeMap<String, TensorData> {
         .into_iter()
         .map(|parameter| parameter.name);
     names.zip(values.0).collect()
-}
-
-/// Reads config.json and generation_config.json.
-fn read_config(folder: &Path) -> Result<(TensorNames, Description), CheckpointError> {
-    let path = folder.join("config.json");
-    if !path.exists() {
-        return Err(CheckpointError::NoFolder {
-            path: folder.to_owned(),
-        });
-    }
-    let json = config_json::read(&path)?;
-    let model_type = json["model_type"].as_str().unwrap_or_default();
-    if model_type == RECURRENT_TYPE {
-        return Err(CheckpointError::Recurrent { path });
-    }
-    let config_error = |path: &Path, problem: String| CheckpointError::Config {
-        path: path.to_owned(),
-        problem,
-    };
-    let formats: Vec<&Format> = FORMATS
-        .iter()
-        .filter(|format| format.model_type == model_type)
-        .collect();
-    if formats.is_empty() {
-        let mut supported: Vec<&str> = FORMATS.iter().map(|format| format.model_type).collect();
-        supported.dedup();
-        return Err(CheckpointError::UnknownType {
-            path,
-            model_type: model_type.to_owned(),
-            supported,
-        });
-    }
-    let decoder = &json["decoder"]["model_type"];
-    let matches = |format: &&&Format| format.decoder.is_none_or(|it| *decoder == it);
-    let Some(format) = formats.iter().find(matches) else {
-        let known: Vec<&str> = formats.iter().filter_map(|it| it.decoder).collect();
-        let known = known.join(", ");
-        let problem =
-            format!("decoder.model_type {decoder} is not supported; supported are {known}");
-        return Err(config_error(&path, problem));
-    };
-    let (config, class) = format
-        .parse(&json)
-        .map_err(|problem| config_error(&path, problem))?;
-    config
-        .validate()
-        .map_err(|error| config_error(&path, hf_keys::error_message(&json, &error)))?;
-    let (special, generation) = settings::read(folder, &json)?;
-    let names = format.names(class, &config, &json);
-    let description = Description {
-        model_type: format.model_type,
-        outputs: OutputNames::of(&names, &config),
-        config,
-        special,
-        generation,
-        last_hidden_state: format.last_hidden_state,
-        labels: config_json::label_names(&json),
-        problem_type: ProblemType::read(&json).map_err(|problem| config_error(&path, problem))?,
-    };
-    Ok((names, description))
 }

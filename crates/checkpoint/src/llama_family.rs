@@ -208,10 +208,7 @@ impl LlamaFamily {
             blocks: self.windows.iter().map(|run| self.block(run)).collect(),
             ..StackConfig::new(hf.vocab_size, hf.max_position_embeddings, hf.hidden_size)
         };
-        Ok(ModelConfig::with_head(
-            stack,
-            tied_or_separate(hf.tie_word_embeddings),
-        ))
+        Ok(ModelConfig::new(stack).with_head(tied_or_separate(hf.tie_word_embeddings)))
     }
 
     fn block(&self, run: &WindowRun) -> BlockConfig {

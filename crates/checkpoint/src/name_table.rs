@@ -59,6 +59,8 @@ pub struct TensorNames {
     pub gated: bool,
     /// Whether the LM head has a weight of its own.
     pub untied: bool,
+    /// Whether every tensor that is not of a stack is ignored: the model is read without its heads.
+    pub ignores_heads: bool,
 }
 
 /// Looks up a file's names by current full names.
@@ -275,7 +277,24 @@ impl TensorNames {
         } = self.table;
         let full_name = format!("{optional_prefix}{name}");
         let known = |row: &&TensorRow| row.1 == name || row.1 == full_name;
-        ignored.iter().any(|suffix| name.ends_with(suffix)) || self.known.iter().any(known)
+        ignored.iter().any(|suffix| name.ends_with(suffix))
+            || self.known.iter().any(known)
+            // A file may have the prefix or leave it out.
+            || (self.ignores_heads && ![name, &full_name].into_iter().any(|it| self.is_of_a_stack(it)))
+    }
+
+    /// Whether a full name is that of a stack's tensor, of any layer.
+    fn is_of_a_stack(&self, full_name: &str) -> bool {
+        if self.table.sections.is_empty() {
+            return full_name.starts_with("stack.") || full_name.starts_with("encoder.");
+        }
+        self.table.sections.iter().any(|section| {
+            let Some(name) = full_name.strip_prefix(section.file_prefix) else {
+                return false;
+            };
+            let matches = |row: &TensorRow| match_pattern(name, row.1).is_some();
+            section.rows.iter().any(matches)
+        })
     }
 }
 

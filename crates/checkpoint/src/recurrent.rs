@@ -7,9 +7,10 @@ use std::path::Path;
 use burn::tensor::Device;
 use serde_json::{Value, json};
 
+use super::load::load_weights;
 use super::name_table::{NameTable, TensorNames};
 use super::save::write_json;
-use super::{CheckpointError, TensorFile, config_json, load_weights, model_tensors, write_tensors};
+use super::{CheckpointError, TensorFile, config_json, model_tensors, write_tensors};
 use attentive_generation::SpecialTokens;
 use attentive_model::recurrent::{Recurrent, RecurrentConfig};
 
@@ -37,6 +38,7 @@ fn names() -> TensorNames {
         group: 1,
         gated: false,
         untied: false,
+        ignores_heads: false,
         width: 0,
     }
 }

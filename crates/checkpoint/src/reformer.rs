@@ -326,7 +326,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         blocks: blocks?,
         ..StackConfig::new(hf.vocab_size, length, hf.hidden_size)
     };
-    Ok(ModelConfig::with_head(stack, HeadConfig::None))
+    Ok(ModelConfig::new(stack))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {

@@ -209,10 +209,9 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         scaled: hf.scale_decoder_outputs.unwrap_or(hf.tie_word_embeddings),
         ..LmHeadConfig::default()
     });
-    Ok(ModelConfig {
-        encoder: Some(Box::new(encoder)),
-        ..ModelConfig::with_head(decoder, head)
-    })
+    Ok(ModelConfig::new(decoder)
+        .with_head(head)
+        .with_encoder(encoder))
 }
 
 /// `feed_forward_proj`: an activation, with the prefix `gated-` where there is a gate.

@@ -139,7 +139,7 @@ pub fn write_tensors(
     tensors: BTreeMap<String, TensorData>,
     metadata: HashMap<String, String>,
 ) -> Result<(), CheckpointError> {
-    let broken = |problem: String| CheckpointError::Broken {
+    let unsupported = |problem: String| CheckpointError::Unsupported {
         path: path.to_owned(),
         problem,
     };
@@ -150,10 +150,14 @@ pub fn write_tensors(
             burn::tensor::DType::F16 => Dtype::F16,
             burn::tensor::DType::BF16 => Dtype::BF16,
             burn::tensor::DType::I64 => Dtype::I64,
-            other => return Err(broken(format!("tensor {name} is {other:?}"))),
+            other => {
+                return Err(unsupported(format!(
+                    "tensor {name} is {other:?}, which is not supported; supported are F32, F16, BF16 and I64"
+                )));
+            }
         };
         let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes())
-            .map_err(|error| broken(error.to_string()))?;
+            .map_err(|error| unsupported(error.to_string()))?;
         views.push((name.as_str(), view));
     }
     // Several entries would be written in the random order of a HashMap; callers have at most one.

@@ -219,7 +219,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
         }],
         ..StackConfig::new(hf.vocab_size, LENGTH, hf.d_model)
     };
-    Ok(ModelConfig::with_head(stack, head))
+    Ok(ModelConfig::new(stack).with_head(head))
 }
 
 fn write(config: &ModelConfig) -> Option<Value> {

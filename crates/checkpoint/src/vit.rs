@@ -11,7 +11,7 @@ use attentive_model::attention::{AttentionConfig, FullAttentionConfig, Role};
 use attentive_model::block::{BlockConfig, NormPlacement};
 use attentive_model::embeddings::PatchesConfig;
 use attentive_model::feed_forward::{FeedForwardConfig, PlainConfig};
-use attentive_model::head::{HeadConfig, PooledFrom, PoolerConfig, PoolerProjection};
+use attentive_model::head::{PooledFrom, PoolerConfig, PoolerProjection};
 use attentive_model::positions::{LearnedConfig, PositionsConfig};
 use attentive_model::{ModelConfig, NormConfig, StackConfig};
 
@@ -260,7 +260,7 @@ fn read(json: &Value, tokens: usize) -> Result<ModelConfig, String> {
             hf.hidden_size,
         )
     };
-    Ok(ModelConfig::with_head(stack, HeadConfig::None))
+    Ok(ModelConfig::new(stack))
 }
 
 fn write(config: &ModelConfig, tokens: usize) -> Option<Value> {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-use attentive_checkpoint::{self as checkpoint, model_tensors, write_tensors};
+use attentive_checkpoint::{
+    self as checkpoint, CheckpointError, Heads, LoadOptions, model_tensors, write_tensors,
+};
 use attentive_generation::SpecialTokens;
 use attentive_model::positions::{PositionsConfig, RotaryConfig, RotaryScaling};
 use attentive_model::{Model, ModelConfig, parameters};
@@ -64,6 +66,36 @@ fn what_is_saved_loads_as_the_same_model() {
     }
     let model = Model::new(&config(UNUSUAL), 5, &Device::flex()).unwrap();
     check_round_trip(&model, "attentive");
+}
+
+#[test]
+fn without_heads_a_folder_of_our_format_has_its_stack() {
+    let options = LoadOptions {
+        heads: Heads::None,
+        ..LoadOptions::default()
+    };
+    let model = Model::new(&config(UNUSUAL), 5, &Device::flex()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint::save(folder.path(), &model, &SpecialTokens::default()).unwrap();
+    let (stack, _) = checkpoint::load_with(folder.path(), &options, &Device::flex()).unwrap();
+    let mut expected = model_tensors(&model);
+    expected.retain(|name, _| name.starts_with("stack."));
+    assert!(expected.len() < model_tensors(&model).len());
+    assert_eq!(model_tensors(&stack), expected);
+    // A layer that the settings do not have is still reported.
+    change_config(folder.path(), |json| {
+        json["attentive"]["blocks"].as_array_mut().unwrap().pop();
+    });
+    let error = checkpoint::load_with(folder.path(), &options, &Device::flex()).unwrap_err();
+    let problems = match error {
+        CheckpointError::Tensors { problems, .. } => problems,
+        other => panic!("{other}"),
+    };
+    assert!(problems.missing.is_empty() && problems.misshapen.is_empty());
+    assert!(!problems.unexpected.is_empty());
+    for name in problems.unexpected {
+        assert!(name.starts_with("stack.blocks."), "{name}");
+    }
 }
 
 #[test]
@@ -281,6 +313,21 @@ fn broken_folders_are_refused_in_a_sentence() {
     });
     check("weights are empty", &|folder| {
         std::fs::write(folder.join("model.safetensors"), []).unwrap();
+    });
+    check("weights are a directory", &|folder| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+        std::fs::create_dir(folder.join("model.safetensors")).unwrap();
+    });
+    check("config is a directory", &|folder| {
+        std::fs::remove_file(folder.join("config.json")).unwrap();
+        std::fs::create_dir(folder.join("config.json")).unwrap();
+    });
+    check("weights of 8 bits", &|folder| {
+        let header =
+            br#"{"wte.weight":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}"#.to_vec();
+        let size = (header.len() as u64).to_le_bytes().to_vec();
+        let file = [size, header, vec![0; 2]].concat();
+        std::fs::write(folder.join("model.safetensors"), file).unwrap();
     });
     check("an index that is none", &|folder| {
         let path = folder.join("model.safetensors");

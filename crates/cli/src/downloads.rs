@@ -33,10 +33,10 @@ struct Shown {
 }
 
 impl Downloads {
-    /// Shows the files of a model.
-    pub fn new(id: &ModelId) -> Self {
+    /// Shows the files of a model; a local one has none to show.
+    pub fn new(id: Option<&ModelId>) -> Self {
         Self {
-            id: id.to_string(),
+            id: id.map(ModelId::to_string).unwrap_or_default(),
             terminal: std::io::stderr().is_terminal(),
             file: None,
         }

@@ -1,8 +1,10 @@
 //! Turns errors into a message and an exit code: 2 for a usage error, 1 for any other failure.
 
+use std::error::Error;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use attentive::PretrainedError;
 use attentive::checkpoint::CheckpointError;
 use attentive::data::DataError;
 use attentive::generation::{GenerationError, SettingError};
@@ -12,7 +14,7 @@ use attentive::tensor::DeviceError;
 use attentive::text::TextError;
 use attentive::training::{RecipeError, TrainingError};
 
-use crate::output::note;
+use crate::output::error_line;
 
 /// A usage error: exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -26,18 +28,18 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    note(format_args!("error: {}", message(error)));
+    error_line(format_args!("error: {}", message(error)));
     ExitCode::from(if is_usage(error) { 2 } else { 1 })
 }
 
 /// The error and its causes, without causes that the error's own text already contains.
 fn message(error: &anyhow::Error) -> String {
-    if let Some(text) = error.downcast_ref().and_then(cli_advice) {
+    if let Some(text) = find(error).and_then(cli_advice) {
         return text;
     }
     let mut text = error.to_string();
     if let (Some(CheckpointError::Recurrent { .. }), Some((what, _))) =
-        (error.downcast_ref(), text.rsplit_once("; "))
+        (find(error), text.rsplit_once("; "))
     {
         text = format!("{what}; only `attentive info` and `attentive forward` support it");
     }
@@ -46,15 +48,74 @@ fn message(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    if let Some(TaskError::TooLong { .. }) = error.downcast_ref() {
+    match error.downcast_ref() {
+        Some(PretrainedError::NoChatTemplate { .. }) => {
+            text = text.replace("give a plain prompt", "leave --chat out");
+        }
+        Some(PretrainedError::NoEncoder { .. }) => {
+            text = text.replace(
+                "to continue a text, generate",
+                "to continue a text use attentive generate",
+            );
+        }
+        _ => {}
+    }
+    if let Some(TaskError::TruncatedMask { .. }) = find(error) {
+        text = text.replace("allow more tokens, or", "leave --truncate out, or");
+    }
+    if let Some(TaskError::TooLong { .. }) = find(error) {
         text += ", or give --truncate";
     }
-    if let Some(RecipeError::UnknownKey { place, .. }) = error.downcast_ref()
+    if let Some(RecipeError::UnknownKey { place, .. }) = find(error)
         && place == "data: "
     {
         text += "; to train on files use --data";
     }
+    if let Some(CheckpointError::NoType { .. }) = find(error) {
+        text = text.replace("name it when loading", "give --model-type");
+    }
+    let is_option = find::<SettingError>(error).is_some()
+        || find::<GenerationError>(error).is_some()
+        || find::<CheckpointError>(error).is_some();
+    if is_option { with_options(&text) } else { text }
+}
+
+/// The options of generation, by their names in the library.
+const OPTIONS: [(&str, &str); 10] = [
+    ("num_return_sequences", "--return"),
+    ("num_beams", "--beams"),
+    ("max_new_tokens", "--max-new-tokens"),
+    ("temperature", "--temperature"),
+    ("top_k", "--top-k"),
+    ("top_p", "--top-p"),
+    ("repetition_penalty", "--repetition-penalty"),
+    ("length_penalty", "--length-penalty"),
+    ("early_stopping", "--early-stopping"),
+    ("stop", "--stop"),
+];
+
+/// A message in which an option that is refused, or that the advice names, is called as on the command line.
+fn with_options(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (name, option) in OPTIONS {
+        if let Some(rest) = text.strip_prefix(&format!("{name}: ")) {
+            text = format!("{option}: {rest}");
+        }
+        text = text.replace(&format!("give {name}"), &format!("give {option}"));
+        text = text.replace(&format!("and {name} asks"), &format!("and {option} asks"));
+    }
     text
+}
+
+/// The error of a type: itself, or the part of the library that failed.
+fn find<T: Error + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&T> {
+    let part = || {
+        error
+            .downcast_ref::<PretrainedError>()?
+            .inner()
+            .downcast_ref()
+    };
+    error.downcast_ref().or_else(part)
 }
 
 /// The error with advice in terms of command-line options, where there are any.
@@ -86,47 +147,65 @@ fn cli_advice(error: &TrainingError) -> Option<String> {
 }
 
 fn is_usage(error: &anyhow::Error) -> bool {
+    let task = |error: &TaskError| {
+        matches!(
+            error,
+            TaskError::Empty { .. }
+                | TaskError::NoMask { .. }
+                | TaskError::NoHead { .. }
+                | TaskError::TooLong { .. }
+                | TaskError::TruncatedMask { .. }
+        )
+    };
+    let generation = |error: &GenerationError| {
+        matches!(
+            error,
+            GenerationError::Setting(_)
+                | GenerationError::Conflict { .. }
+                | GenerationError::EmptyStopString
+                | GenerationError::NoDecoder
+                | GenerationError::EmptyPrompt
+                | GenerationError::EmptySource
+                | GenerationError::LongPrompt { .. }
+                | GenerationError::LongSource { .. }
+                | GenerationError::UnknownId { .. }
+        )
+    };
+    let training = |error: &TrainingError| {
+        matches!(
+            error,
+            TrainingError::Recipe(_)
+                | TrainingError::Config(_)
+                | TrainingError::Occupied { .. }
+                | TrainingError::Foreign { .. }
+                | TrainingError::NotAFolder { .. }
+                | TrainingError::FewerSteps { .. }
+                | TrainingError::LongPrompt { .. }
+                | TrainingError::Changed { .. }
+                | TrainingError::SmallVocabulary { .. }
+                | TrainingError::Data(DataError::Text(TextError::Vocabulary { .. }))
+        )
+    };
+    let pretrained = |error: &PretrainedError| {
+        matches!(
+            error,
+            PretrainedError::NoTokenizer { .. }
+                | PretrainedError::NoChatTemplate { .. }
+                | PretrainedError::NoEncoder { .. }
+                | PretrainedError::ReadsImages
+                | PretrainedError::ReadsTexts
+                | PretrainedError::EncoderDecoder
+        )
+    };
     error.is::<Usage>()
         || error.is::<RecipeError>()
-        || error.is::<DeviceError>()
-        || error.is::<SettingError>()
-        || matches!(
-            error.downcast_ref(),
-            Some(
-                TaskError::Empty { .. }
-                    | TaskError::NoMask { .. }
-                    | TaskError::NoHead { .. }
-                    | TaskError::TooLong { .. }
-            )
-        )
-        || matches!(error.downcast_ref(), Some(HubError::Setting { .. }))
-        || matches!(
-            error.downcast_ref(),
-            Some(
-                GenerationError::Setting(_)
-                    | GenerationError::NoDecoder
-                    | GenerationError::EmptyPrompt
-                    | GenerationError::EmptySource
-                    | GenerationError::LongPrompt { .. }
-                    | GenerationError::LongSource { .. }
-                    | GenerationError::UnknownId { .. }
-            )
-        )
-        || matches!(
-            error.downcast_ref(),
-            Some(
-                TrainingError::Recipe(_)
-                    | TrainingError::Config(_)
-                    | TrainingError::Occupied { .. }
-                    | TrainingError::Foreign { .. }
-                    | TrainingError::NotAFolder { .. }
-                    | TrainingError::FewerSteps { .. }
-                    | TrainingError::LongPrompt { .. }
-                    | TrainingError::Changed { .. }
-                    | TrainingError::SmallVocabulary { .. }
-                    | TrainingError::Data(DataError::Text(TextError::Vocabulary { .. }))
-            )
-        )
+        || find::<DeviceError>(error).is_some()
+        || find::<SettingError>(error).is_some()
+        || matches!(find(error), Some(HubError::Setting { .. }))
+        || find(error).is_some_and(task)
+        || find(error).is_some_and(generation)
+        || find(error).is_some_and(training)
+        || error.downcast_ref().is_some_and(pretrained)
 }
 
 #[cfg(test)]

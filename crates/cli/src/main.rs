@@ -12,13 +12,15 @@ mod output;
 mod plot;
 mod progress;
 mod sample;
-mod search;
+mod vectors;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use attentive::tensor::check_environment;
+use attentive::tensor::{check_environment, set_threads};
 use clap::Parser;
+
+use output::Verbosity;
 
 /// Every training step allocates the same large buffers. The system allocator returns them to the kernel in between and
 /// page-faults on fresh ones each time; mimalloc keeps them.
@@ -27,6 +29,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
+    let global = arguments.global;
+    output::set_verbosity(match (global.quiet, global.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    });
+    if let Some(threads) = global.threads {
+        set_threads(usize::from(threads));
+    }
     let settings = check_environment().map_err(|problem| failure::Usage(problem).into());
     let done = settings
         .and_then(|()| commands::run(arguments))

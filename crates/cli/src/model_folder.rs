@@ -1,30 +1,50 @@
-//! The folder of a model: local, or fetched from the hub.
+//! The model of a command: found, fetched if it is a hub model, and loaded.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use attentive::hub::{FileSet, ModelId, Settings, resolve};
+use anyhow::Result;
+use attentive::hub::FileSet;
+use attentive::pretrained::Loader;
+use attentive::{Pretrained, hub_id, locate};
 
+use crate::arguments::ModelArguments;
 use crate::downloads::Downloads;
 
-/// A path that exists is never taken for a hub id.
-pub fn find(given: &Path, wanted: FileSet) -> Result<PathBuf> {
-    if given.exists() {
-        return Ok(given.to_owned());
-    }
-    let path = given.display();
-    let Some(id) = id(given) else {
-        bail!(
-            "{path} is not a model folder; give a folder that holds config.json and model.safetensors, \
-             or a hub model as owner/name"
-        );
-    };
-    let settings = Settings::from_environment()?;
-    let mut downloads = Downloads::new(&id);
-    resolve(&id, wanted, &settings, &mut |event| downloads.on(&event))
-        .with_context(|| format!("{path} is not a local folder, and as a hub model"))
+/// The folder or file of a model.
+pub fn find(model: &Path, files: FileSet) -> Result<PathBuf> {
+    let mut downloads = Downloads::of(model);
+    Ok(locate(model, files, &mut |event| downloads.on(&event))?)
 }
 
-fn id(given: &Path) -> Option<ModelId> {
-    given.to_str()?.parse().ok()
+/// Loads a model with its heads.
+pub fn load(arguments: &ModelArguments) -> Result<Pretrained> {
+    load_by(Loader::new(), arguments)
+}
+
+/// Loads a model without its heads.
+pub fn load_without_heads(arguments: &ModelArguments) -> Result<Pretrained> {
+    load_by(Loader::new().without_heads(), arguments)
+}
+
+fn load_by(loader: Loader, arguments: &ModelArguments) -> Result<Pretrained> {
+    let mut downloads = Downloads::of(&arguments.model);
+    let mut loader = loader
+        .device(&arguments.device.device)
+        .on_download(move |event| downloads.on(&event));
+    if let Some(model_type) = &arguments.model_type {
+        loader = loader.model_type(model_type);
+    }
+    if let Some(config) = &arguments.config {
+        loader = loader.config(config);
+    }
+    if let Some(tokenizer) = &arguments.tokenizer {
+        loader = loader.tokenizer(tokenizer);
+    }
+    Ok(loader.load(&arguments.model)?)
+}
+
+impl Downloads {
+    fn of(model: &Path) -> Self {
+        Self::new(hub_id(model).as_ref())
+    }
 }

@@ -1,6 +1,6 @@
 //! Training progress: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use attentive::training::{Event, Listener, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::output::note;
+use crate::output::{Verbosity, note, verbosity};
 
 /// A bar with step, losses, tokens per second and ETA.
 #[derive(Default)]
@@ -132,6 +132,56 @@ impl PlainLines {
             self.rate.tokens_per_second(),
             self.rate.seconds_left(self.steps - step)
         )
+    }
+}
+
+/// Shows nothing.
+pub struct Silent;
+
+impl Listener for Silent {
+    fn on(&mut self, _: &Event) {}
+}
+
+/// A bar over many inputs; only on a terminal, and only where there are many.
+pub struct Count {
+    bar: Option<ProgressBar>,
+}
+
+/// So few inputs need no bar.
+const FEW_INPUTS: usize = 64;
+
+impl Count {
+    /// A bar over this many inputs.
+    pub fn of(inputs: usize) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !std::io::stdout().is_terminal();
+        let is_shown = terminal && inputs > FEW_INPUTS && verbosity() > Verbosity::Quiet;
+        let template = "{wide_bar} {pos}/{len}  {per_sec}  left {eta}";
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        Self {
+            bar: is_shown.then(|| ProgressBar::new(inputs as u64).with_style(style)),
+        }
+    }
+
+    /// Counts more inputs.
+    pub fn advance(&mut self, inputs: usize) {
+        if let Some(bar) = &self.bar {
+            bar.inc(inputs as u64);
+        }
+    }
+
+    /// Sets the number of inputs so far.
+    pub fn reach(&mut self, inputs: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(inputs as u64);
+        }
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 

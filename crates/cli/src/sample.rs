@@ -13,8 +13,8 @@ pub struct Sample {
     pub text: String,
     /// A note about it.
     pub note: Option<String>,
-    /// A prompt to try next.
-    pub prompt: String,
+    /// A prompt to try next: that of the recipe, if the tokenizer has tokens for it.
+    pub prompt: Option<String>,
 }
 
 /// The prompt of a sample.
@@ -34,10 +34,7 @@ impl Sample {
         let (text, note) = written
             .unwrap_or_else(|error| (String::new(), Some(format!("there is no sample: {error}"))));
         let wanted = &trainer.recipe().sample.prompt;
-        let prompt = match note.is_none() && !wanted.trim().is_empty() {
-            true => wanted.clone(),
-            false => first_words(&text),
-        };
+        let prompt = (note.is_none() && !wanted.trim().is_empty()).then(|| wanted.clone());
         Self { text, note, prompt }
     }
 }
@@ -91,9 +88,4 @@ fn continuation(trainer: &Trainer, prompt: &[u32], stop: &AtomicBool) -> Result<
     };
     let done = generate(&trainer.model(), Some(tokenizer), prompt, &config, on_chunk)?;
     Ok(done.text)
-}
-
-fn first_words(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().take(3).collect();
-    words.join(" ")
 }

@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use crate::FileError;
 use crate::error_text::plain_serde_error;
+use crate::mapped::refuse_directory;
 
 /// Reads a JSON object.
 pub fn read(path: &Path) -> Result<Value, FileError> {
-    let text = std::fs::read_to_string(path).map_err(|source| FileError::Io {
+    let text = refuse_directory(path).and_then(|()| std::fs::read_to_string(path));
+    let text = text.map_err(|source| FileError::Io {
         path: path.to_owned(),
         source,
     })?;

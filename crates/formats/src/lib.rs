@@ -26,7 +26,7 @@ pub mod pickle;
 pub mod safetensors;
 
 pub use dtype::DType;
-pub use error::FileError;
+pub use error::{FileError, ParseError};
 pub use mapped::MappedFile;
 pub use tensor_info::TensorInfo;
 pub use tensor_set::TensorSet;

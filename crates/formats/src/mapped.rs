@@ -1,6 +1,7 @@
 //! Memory-mapped files: pages are read on first access.
 
 use std::fs::File;
+use std::io::{Error, ErrorKind};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use memmap2::Mmap;
 
-use crate::FileError;
+use crate::{FileError, ParseError};
 
 /// A memory-mapped file.
 #[derive(Debug)]
@@ -36,7 +37,12 @@ impl MappedFile {
             path: path.to_owned(),
             source,
         };
+        refuse_directory(path).map_err(failed)?;
         let file = File::open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            let problem = "this is a pipe or a device, which cannot be mapped; copy it to a file";
+            return Err(failed(Error::new(ErrorKind::InvalidInput, problem)));
+        }
         // SAFETY: the map is read-only. Model files are replaced atomically (ours are renamed into place), and a replaced file
         // stays mapped as it was. Truncating or overwriting one in place while it is in use crashes the program, as with
         // every program that maps its weights (see ARCHITECTURE.md).
@@ -86,6 +92,26 @@ impl MappedFile {
             path: self.path.clone(),
             problem: problem.into(),
         }
+    }
+
+    /// The error of a parser.
+    pub(crate) fn refused(&self, error: ParseError) -> FileError {
+        match error {
+            ParseError::Broken(problem) => self.broken(problem),
+            ParseError::Unsupported(problem) => FileError::Unsupported {
+                path: self.path.clone(),
+                problem,
+            },
+        }
+    }
+}
+
+/// An error for a directory: the system's error of mapping one is "No such device".
+pub(crate) fn refuse_directory(path: &Path) -> Result<(), Error> {
+    let problem = "this is a directory, and a file is needed here; put the file in its place";
+    match std::fs::metadata(path)?.is_dir() {
+        true => Err(Error::new(ErrorKind::IsADirectory, problem)),
+        false => Ok(()),
     }
 }
 

@@ -29,10 +29,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{FileError, MappedFile, TensorInfo, TensorSet, shards};
+use crate::{FileError, MappedFile, ParseError, TensorInfo, TensorSet, shards};
 
 /// Finds the tensors in a file's bytes.
-pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, ParseError> {
     if archive::is_zip(bytes) {
         archive::parse(bytes)
     } else {
@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
 /// Opens one file.
 pub fn open(path: &Path) -> Result<TensorSet, FileError> {
     let file = MappedFile::open(path)?;
-    let tensors = parse(&file).map_err(|problem| file.broken(problem))?;
+    let tensors = parse(&file).map_err(|error| file.refused(error))?;
     let mut set = TensorSet::default();
     set.add(file, tensors)?;
     Ok(set)

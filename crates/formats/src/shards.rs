@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error_text::excerpt;
-use crate::{FileError, MappedFile, TensorInfo, TensorSet};
+use crate::{FileError, MappedFile, ParseError, TensorInfo, TensorSet};
 
 /// Opens the shards of an index (`….index.json`), which must be in its folder; `parse` reads one shard.
 pub(crate) fn open(
     index: &Path,
-    parse: impl Fn(&[u8]) -> Result<BTreeMap<String, TensorInfo>, String>,
+    parse: impl Fn(&[u8]) -> Result<BTreeMap<String, TensorInfo>, ParseError>,
 ) -> Result<TensorSet, FileError> {
     let text = MappedFile::open(index)?;
     let broken = |problem: String| text.broken(problem);
@@ -37,7 +37,7 @@ pub(crate) fn open(
     let mut set = TensorSet::default();
     for (shard, tensors) in shards {
         let file = MappedFile::open(&index.with_file_name(shard))?;
-        let tensors_of_shard = parse(&file).map_err(|problem| file.broken(problem))?;
+        let tensors_of_shard = parse(&file).map_err(|error| file.refused(error))?;
         let missing = tensors
             .into_iter()
             .find(|name| !tensors_of_shard.contains_key(*name));

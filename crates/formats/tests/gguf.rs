@@ -7,7 +7,7 @@ mod hostile;
 
 use std::path::PathBuf;
 
-use attentive_formats::gguf::{self, Array, Metadata, Value};
+use attentive_formats::gguf::{self, Array, GgufFile, Metadata, Value};
 use attentive_formats::{FileError, TensorSet};
 
 fn path(name: &str) -> PathBuf {
@@ -181,4 +181,43 @@ fn a_broken_file_is_named() {
     let error = gguf::open(&file).unwrap_err();
     assert!(matches!(error, FileError::Broken { .. }));
     assert!(error.to_string().contains("short.gguf"), "{error}");
+}
+
+#[test]
+fn the_metadata_is_read_without_the_tensors() {
+    let file = GgufFile::open(&path("kinds.gguf")).unwrap();
+    let architecture = file.metadata().string("general.architecture");
+    assert_eq!(architecture, Some("kinds"));
+    assert_eq!(file.tensors().unwrap().0.names().count(), 13);
+    // A tensor type that is not read.
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.gguf");
+    let mut bytes = bytes("kinds.gguf");
+    // The header of the tensor: its name, one dimension of five elements, its type.
+    let header = [&b"F16"[..], &[1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let at = bytes.windows(header.len()).position(|it| it == header);
+    bytes[at.unwrap() + header.len()] = 6;
+    std::fs::write(&copy, bytes).unwrap();
+    let file = GgufFile::open(&copy).unwrap();
+    let error = file.tensors().unwrap_err();
+    assert!(matches!(error, FileError::Unsupported { .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}: tensor F16: its type 6 (Q5_0) is not supported; \
+             supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and integers",
+            copy.display()
+        )
+    );
+}
+
+#[test]
+fn a_directory_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    std::fs::create_dir(&path).unwrap();
+    let error = gguf::open(&path).unwrap_err();
+    assert!(matches!(error, FileError::Io { .. }));
+    let text = "this is a directory, and a file is needed here; put the file in its place";
+    assert_eq!(error.to_string(), format!("{}: {text}", path.display()));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use attentive_formats::safetensors::{open, open_sharded, parse};
-use attentive_formats::{DType, FileError};
+use attentive_formats::{DType, FileError, ParseError};
 use proptest::prelude::*;
 
 /// A file with this header and tensor data.
@@ -52,7 +52,67 @@ fn every_dtype_is_read() {
 }
 
 fn problem(header: &str, tensors: usize) -> String {
-    parse(&file(header, &vec![0; tensors])).expect_err("an invalid header")
+    let error = parse(&file(header, &vec![0; tensors])).expect_err("an invalid header");
+    error.to_string()
+}
+
+/// Dtypes that the format has and we do not read, or that it may get.
+#[test]
+fn other_dtypes_are_not_supported_rather_than_broken() {
+    for (dtype, shape, bytes) in [
+        ("F8_E4M3", "[2,2]", 4),
+        ("F8_E5M2", "[4]", 4),
+        ("F8_E8M0", "[4]", 4),
+        ("F6_E2M3", "[4]", 3),
+        ("F4", "[8]", 4),
+        ("C64", "[1]", 8),
+        ("F8_NEW", "[4]", 4),
+    ] {
+        let header = format!(
+            r#"{{"__metadata__":{{"format":"pt"}},"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,{bytes}]}}}}"#
+        );
+        let error = parse(&file(&header, &vec![0; bytes])).unwrap_err();
+        assert!(matches!(error, ParseError::Unsupported(_)), "{error}");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "tensor a is {dtype}, which is not supported; supported are F64, F32, F16, BF16 and integers"
+            )
+        );
+    }
+    // Not the name of a dtype, and a header that is wrong beside it.
+    for header in [
+        r#"{"a":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}}"#,
+        r#"{"a":{"dtype":7,"shape":[1],"data_offsets":[0,4]}}"#,
+        r#"{"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}}"#,
+    ] {
+        let error = parse(&file(header, &[0; 4])).unwrap_err();
+        assert!(matches!(error, ParseError::Broken(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_f8_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = r#"{"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}"#;
+    let path = write(folder.path(), "model.safetensors", &file(header, &[0; 4]));
+    let error = open(&path).unwrap_err();
+    assert!(matches!(error, FileError::Unsupported { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with(&path.display().to_string()), "{text}");
+    assert!(!text.contains("again"), "{text}");
+}
+
+#[test]
+fn a_directory_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    std::fs::create_dir(&path).unwrap();
+    for error in [open(&path).unwrap_err(), open_sharded(&path).unwrap_err()] {
+        assert!(matches!(error, FileError::Io { .. }), "{error}");
+        let text = "this is a directory, and a file is needed here; put the file in its place";
+        assert_eq!(error.to_string(), format!("{}: {text}", path.display()));
+    }
 }
 
 #[test]

@@ -2,12 +2,30 @@
 
 use attentive_text::TextError;
 
+use crate::SettingsFileError;
+
 /// Why a text cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
     /// A setting is out of its range.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// A generation setting of the model's folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] SettingsFileError),
+    /// An option without effect, or one that another option excludes.
+    #[error("{option}: {reason}; {advice}")]
+    Conflict {
+        /// The option.
+        option: &'static str,
+        /// Why it cannot be given.
+        reason: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// An empty stop string.
+    #[error("stop: an empty string would end every text at once; give a string or leave it out")]
+    EmptyStopString,
     /// The model is not a decoder.
     #[error(
         "the model is not causal or has no language-modelling head, so it cannot generate text; give a decoder or an encoder-decoder"

@@ -6,6 +6,7 @@ mod error;
 mod filters;
 mod generate;
 mod logits_processors;
+mod options;
 mod sampling;
 mod sequences;
 mod session;
@@ -19,6 +20,7 @@ pub use error::{GenerationError, SettingError};
 pub use filters::{min_p, penalize_repetition, top_k, top_p, typical_p};
 pub use generate::{Generated, GenerationConfig, StopReason, TextChunk, generate};
 pub use logits_processors::LogitsProcessors;
+pub use options::{Decoding, DecodingContext, GenerateOptions};
 pub use sampling::Sampling;
 pub use session::{Session, encode};
 pub use settings::{

@@ -102,7 +102,7 @@ impl LogitsProcessors {
         let decay = self.exponential_decay_length_penalty;
         let factor = decay.map_or(1.0, |it| it.decay_factor);
         SettingError::first([
-            ("repetition-penalty", penalty, fits(penalty), "more than 0"),
+            ("repetition_penalty", penalty, fits(penalty), "more than 0"),
             (
                 "encoder_repetition_penalty",
                 encoder_penalty,

@@ -98,25 +98,25 @@ impl Sampling {
                 "0 or more",
             ),
             (
-                "top-k",
+                "top_k",
                 self.top_k.unwrap_or(1) as f64,
                 self.top_k != Some(0),
                 "1 or more",
             ),
             (
-                "top-p",
+                "top_p",
                 self.top_p.unwrap_or(1.0),
                 self.top_p.is_none_or(|p| p > 0.0 && p <= 1.0),
                 "more than 0 and at most 1",
             ),
             (
-                "min-p",
+                "min_p",
                 self.min_p.unwrap_or(0.0),
                 self.min_p.is_none_or(|p| (0.0..=1.0).contains(&p)),
                 "0 to 1",
             ),
             (
-                "typical-p",
+                "typical_p",
                 self.typical_p.unwrap_or(1.0),
                 self.typical_p.is_none_or(|p| p > 0.0 && p <= 1.0),
                 "more than 0 and at most 1",
@@ -208,7 +208,7 @@ mod tests {
     fn samples_follow_the_probabilities() {
         let sampling = Sampling::default();
         let logits = [0.2f32, 0.5, 0.3].map(f32::ln).to_vec();
-        let mut counts = [0; 3];
+        let mut counts = [0i32; 3];
         for position in 0..3000 {
             let id = sampling.sample(logits.clone(), position);
             counts[id.unwrap() as usize] += 1;

@@ -303,11 +303,11 @@ fn impossible_settings_are_reported() {
         ),
         (
             error(&[5], &|it| it.num_beams = 0),
-            "beams: 0 is out of range; use 1 to 1000",
+            "num_beams: 0 is out of range; use 1 to 1000",
         ),
         (
             error(&[5], &|it| it.num_return_sequences = 5),
-            "return: 5 is out of range; use 1 to 4, the number of beams",
+            "num_return_sequences: 5 is out of range; use 1 to 4, the number of beams",
         ),
         (
             error(&[5], &|it| {

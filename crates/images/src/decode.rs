@@ -71,7 +71,10 @@ impl Image {
         let (image, orientation) = read(name, bytes, format)?;
         let mut image = DynamicImage::ImageRgb8(to_rgb(image).ok_or_else(|| {
             // Only floating-point colors, which no decoder of a supported format returns today.
-            broken(&"its color type is not supported")
+            ImageError::Unsupported {
+                name: name.to_owned(),
+                problem: "its color type".to_owned(),
+            }
         })?);
         image.apply_orientation(orientation);
         let size = Size {
@@ -88,15 +91,23 @@ fn read(
     bytes: &[u8],
     format: ImageFormat,
 ) -> Result<(DynamicImage, Orientation), ImageError> {
-    let broken = |error: image::ImageError| ImageError::Broken {
-        name: name.to_owned(),
-        problem: error.to_string().replace('\n', " "),
+    let refused = |error: image::ImageError| {
+        let (name, problem) = (name.to_owned(), error.to_string().replace('\n', " "));
+        match error {
+            image::ImageError::Unsupported(_) => ImageError::Unsupported { name, problem },
+            image::ImageError::Limits(_) => ImageError::TooLarge {
+                name,
+                size: problem,
+                limit: format!("{} MB of memory", MAX_BYTES >> 20),
+            },
+            _ => ImageError::Broken { name, problem },
+        }
     };
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_BYTES);
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits);
-    let mut decoder = reader.into_decoder().map_err(broken)?;
+    let mut decoder = reader.into_decoder().map_err(refused)?;
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);
     if pixels == 0 {
@@ -114,7 +125,7 @@ fn read(
     }
     // An invalid orientation is ignored: the image is still intact.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let image = DynamicImage::from_decoder(decoder).map_err(broken)?;
+    let image = DynamicImage::from_decoder(decoder).map_err(refused)?;
     Ok((image, orientation))
 }
 

@@ -32,6 +32,14 @@ pub enum ImageError {
         /// The cause.
         problem: String,
     },
+    /// The image may be valid, and the decoder does not read this form of its format.
+    #[error("{name} is not supported ({problem}); convert it to PNG")]
+    Unsupported {
+        /// The name of the image.
+        name: String,
+        /// What is not supported.
+        problem: String,
+    },
     /// The image is too large.
     #[error("{name} is too large ({size}; at most {limit}); make it smaller first")]
     TooLarge {
@@ -58,6 +66,18 @@ pub enum ImageError {
         new_height: usize,
         /// The limit in pixels.
         limit: usize,
+    },
+    /// The folder has no preprocessor_config.json.
+    #[error(
+        "{folder} has no preprocessor_config.json, which says how images become the model's input; \
+         download it, or write one, such as {{\"image_processor_type\": \"{processor}\", \"size\": 224}}",
+        folder = folder.display()
+    )]
+    NoConfig {
+        /// The model folder.
+        folder: PathBuf,
+        /// A processor that the model may have been trained with.
+        processor: &'static str,
     },
     /// A config is not a JSON object.
     #[error("{path} cannot be read ({problem}); download or save it again", path = path.display())]

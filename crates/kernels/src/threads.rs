@@ -29,12 +29,18 @@ const SPIN_TIME: Duration = Duration::from_micros(500);
 /// The maximum number of threads: the count of active workers shares a word with the job's number.
 const MAX_THREADS: usize = 1024;
 
-/// The number of threads: `ATTENTIVE_THREADS`, or the available parallelism.
+static COUNT: OnceLock<usize> = OnceLock::new();
+
+/// Sets the number of threads, between 1 and 1024, instead of `ATTENTIVE_THREADS`; whether it could: no kernel has run yet.
+pub fn set_count(threads: usize) -> bool {
+    COUNT.set(threads.clamp(1, MAX_THREADS)).is_ok()
+}
+
+/// The number of threads: what [`set_count`] set, or `ATTENTIVE_THREADS`, or the available parallelism.
 ///
 /// # Panics
 /// When `ATTENTIVE_THREADS` is not a number of threads.
 pub fn count() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::Role;
 use crate::block::{BlockConfig, ResidualConfig};
+use crate::builders::setters;
 use crate::embeddings::{EmbeddingConfig, PatchesConfig};
 use crate::head::{HeadConfig, PoolerConfig, SequenceClassifierConfig, TokenClassifierConfig};
 use crate::positions::PositionsConfig;
@@ -125,7 +126,43 @@ stack_keys! {
     order: Vec<usize>,
 }
 
-fn causal() -> Role {
+/// Declares the setters of a stack, and the same on the model that it is part of.
+macro_rules! stack_setters {
+    ($($name:ident($field:ident: $type:ty $(=> $convert:path)?);)*) => {
+        impl StackConfig {
+            setters! {
+                $($name($field: $type $(=> $convert)?);)*
+            }
+        }
+
+        impl ModelConfig {
+            $(
+                #[doc = concat!("Sets [`StackConfig::", stringify!($field), "`].")]
+                #[must_use]
+                pub fn $name(mut self, $field: $type) -> Self {
+                    self.stack = self.stack.$name($field);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+stack_setters! {
+    with_vocabulary(vocabulary: usize);
+    with_length(length: usize);
+    with_role(role: Role);
+    with_embedding(embedding: EmbeddingConfig);
+    with_embedding_dropout(embedding_dropout: f64);
+    with_init_std(init_std: f64);
+    with_positions(positions: impl Into<PositionsConfig> => Into::into);
+    with_globals(globals: GlobalsConfig => Some);
+    with_residual(residual: ResidualConfig);
+    with_final_norm(final_norm: NormConfig => Some);
+    with_order(order: impl Into<Vec<usize>> => Into::into);
+}
+
+pub(crate) fn causal() -> Role {
     Role::Causal
 }
 
@@ -169,21 +206,62 @@ pub struct Flops {
 }
 
 impl ModelConfig {
-    /// A decoder of these sizes with a tied head, learned positions and no blocks yet.
-    pub fn new(vocabulary: usize, length: usize, width: usize) -> Self {
-        Self::with_head(StackConfig::new(vocabulary, length, width), tied())
-    }
-
-    /// A stack with this language-model head, or without any head.
-    pub fn with_head(stack: StackConfig, head: HeadConfig) -> Self {
+    /// A stack without heads.
+    pub fn new(stack: StackConfig) -> Self {
         Self {
             stack,
-            head,
+            head: HeadConfig::None,
             pooler: None,
             sequence_classifier: None,
             token_classifier: None,
             encoder: None,
         }
+    }
+
+    /// A causal language model of these sizes: learned positions and a tied head, without blocks yet.
+    pub fn decoder(vocabulary: usize, length: usize, width: usize) -> Self {
+        Self::new(StackConfig::new(vocabulary, length, width)).with_head(tied())
+    }
+
+    /// A bidirectional model of these sizes: learned positions, without blocks or heads yet.
+    pub fn encoder(vocabulary: usize, length: usize, width: usize) -> Self {
+        let stack = StackConfig::new(vocabulary, length, width);
+        Self::new(stack.with_role(Role::Bidirectional))
+    }
+
+    /// A bidirectional model that reads images: learned positions, without blocks or heads yet.
+    pub fn image_encoder(patches: PatchesConfig, width: usize) -> Self {
+        Self::new(StackConfig {
+            role: Role::Bidirectional,
+            patches: Some(patches),
+            ..StackConfig::new(0, patches.positions(), width)
+        })
+    }
+
+    /// A causal language model with a tied head, whose blocks read the encoder by cross-attention.
+    pub fn encoder_decoder(encoder: StackConfig, decoder: StackConfig) -> Self {
+        Self::new(decoder).with_head(tied()).with_encoder(encoder)
+    }
+
+    /// Adds `count` of these blocks after those of the stack.
+    #[must_use]
+    pub fn blocks(mut self, count: usize, block: BlockConfig) -> Self {
+        self.stack = self.stack.blocks(count, block);
+        self
+    }
+
+    /// Sets [`encoder`](#structfield.encoder).
+    #[must_use]
+    pub fn with_encoder(mut self, encoder: StackConfig) -> Self {
+        self.encoder = Some(Box::new(encoder));
+        self
+    }
+
+    setters! {
+        with_head(head: impl Into<HeadConfig> => Into::into);
+        with_pooler(pooler: PoolerConfig => Some);
+        with_sequence_classifier(sequence_classifier: SequenceClassifierConfig => Some);
+        with_token_classifier(token_classifier: TokenClassifierConfig => Some);
     }
 
     /// The canonical form of the settings: defaults written out, consecutive equal blocks merged.

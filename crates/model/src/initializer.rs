@@ -32,6 +32,15 @@ impl Initializer {
         self.lazy(shape, move |count| vec![value; count])
     }
 
+    /// These values, the last axis fastest.
+    pub fn values<const D: usize>(
+        &mut self,
+        shape: [usize; D],
+        values: Vec<f32>,
+    ) -> Param<Tensor<D>> {
+        self.lazy(shape, move |_| values)
+    }
+
     /// Standard normal values that are not trained. They are a function of their own seed, independent of the order of creation.
     pub fn frozen_normal<const D: usize>(&self, shape: [usize; D], seed: u64) -> Param<Tensor<D>> {
         let samples = Randomness::new(Purpose::Frozen, seed, 0).next_normal(1.0);

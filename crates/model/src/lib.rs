@@ -4,9 +4,40 @@
 //! [`embeddings`], [`positions`] and [blocks](block) of [`attention`] and [`feed_forward`] layers, an optional encoder, and
 //! [heads](head). [`models`] has the settings of well-known architectures. [`recurrent`] is what came before transformers: an
 //! encoder-decoder with additive attention. Nothing here reads a clock, a network or a corpus, or knows that training exists.
+//!
+//! Settings have a constructor with their required sizes (or a default, where there are none) and a chained setter for each
+//! other field. A model from parts:
+//!
+//! ```
+//! use attentive_model::attention::FullAttentionConfig;
+//! use attentive_model::block::BlockConfig;
+//! use attentive_model::feed_forward::GatedConfig;
+//! use attentive_model::positions::RotaryConfig;
+//! use attentive_model::{ForwardOptions, Input, Model, ModelConfig, NormConfig, ids_tensor};
+//! use burn::tensor::Device;
+//!
+//! # fn main() -> Result<(), attentive_model::ConfigError> {
+//! let attention = FullAttentionConfig::new(8).with_key_value_heads(2);
+//! let block = BlockConfig::pre_norm(attention, GatedConfig::new(128)).with_norm(NormConfig::rms());
+//! let config = ModelConfig::decoder(100, 32, 64)
+//!     .with_positions(RotaryConfig::default())
+//!     .blocks(6, block)
+//!     .with_final_norm(NormConfig::rms());
+//!
+//! let device = Device::flex();
+//! let model = Model::new(&config, 1, &device)?;
+//! let ids = ids_tensor(&[[5u32, 17, 42, 7]], &device);
+//! let output = model.forward(Input::new(ids), ForwardOptions::default());
+//! assert_eq!(output.into_logits().dims(), [1, 4, 100]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Any kind of attention can stand in that place; [`attention`] has them all. Blocks may differ: `.blocks(5, local).blocks(1, global)`.
 
 pub mod attention;
 pub mod block;
+mod builders;
 pub mod cache;
 mod checks;
 mod config;

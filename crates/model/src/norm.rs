@@ -32,6 +32,29 @@ fn default_epsilon() -> f64 {
 }
 
 impl NormConfig {
+    /// LayerNorm.
+    pub fn layer() -> Self {
+        Self::Layer {
+            epsilon: default_epsilon(),
+        }
+    }
+
+    /// RMSNorm.
+    pub fn rms() -> Self {
+        Self::Rms {
+            epsilon: default_epsilon(),
+        }
+    }
+
+    /// Sets the epsilon.
+    #[must_use]
+    pub fn with_epsilon(mut self, value: f64) -> Self {
+        match &mut self {
+            Self::Layer { epsilon } | Self::Rms { epsilon } => *epsilon = value,
+        }
+        self
+    }
+
     /// The epsilon that prevents division by zero.
     pub fn epsilon(&self) -> f64 {
         match self {

@@ -4,7 +4,7 @@ use crate::attention::{
     AttentionConfig, AttentionSpec, CacheSize, RelativePositions, Role, Widths,
 };
 use crate::block::{BlockConfig, ResidualConfig};
-use crate::config::default_init_std;
+use crate::config::{causal, default_init_std};
 use crate::embeddings::EmbeddingConfig;
 use crate::positions::{LearnedConfig, PositionsConfig};
 use crate::{Flops, StackConfig};
@@ -16,18 +16,28 @@ impl StackConfig {
             vocabulary,
             length,
             width,
-            role: Role::Causal,
+            role: causal(),
             patches: None,
             embedding: EmbeddingConfig::default(),
             embedding_dropout: 0.0,
             init_std: default_init_std(),
             positions: PositionsConfig::Learned(LearnedConfig::default()),
             globals: None,
-            residual: ResidualConfig::One,
+            residual: ResidualConfig::default(),
             final_norm: None,
             blocks: Vec::new(),
             order: Vec::new(),
         }
+    }
+
+    /// Adds `count` of these blocks after the others.
+    #[must_use]
+    pub fn blocks(mut self, count: usize, block: BlockConfig) -> Self {
+        self.blocks.push(BlockConfig {
+            repeat: count,
+            ..block
+        });
+        self
     }
 
     /// The number of layers of a forward pass.

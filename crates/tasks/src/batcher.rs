@@ -18,11 +18,39 @@ pub struct Text {
     pub second: Option<String>,
 }
 
+impl From<String> for Text {
+    fn from(first: String) -> Self {
+        Self {
+            first,
+            second: None,
+        }
+    }
+}
+
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Self {
+        text.clone().into()
+    }
+}
+
+impl From<(&str, &str)> for Text {
+    fn from((first, second): (&str, &str)) -> Self {
+        Self::pair(first, second)
+    }
+}
+
+impl Text {
+    /// A pair of texts.
+    pub fn pair(first: impl Into<String>, second: impl Into<String>) -> Self {
         Self {
-            first: text.to_owned(),
-            second: None,
+            first: first.into(),
+            second: Some(second.into()),
         }
     }
 }
@@ -60,12 +88,7 @@ impl Batcher<'_> {
         });
         let mut all = Vec::with_capacity(texts.len());
         for (index, text) in texts.iter().enumerate() {
-            let encoded = match &text.second {
-                Some(second) => self
-                    .tokenizer
-                    .encode_pair(&text.first, second, truncation)?,
-                None => self.tokenizer.encode_text(&text.first, truncation)?,
-            };
+            let encoded = self.tokenize(text, truncation)?;
             let number = self.offset + index + 1;
             if encoded.ids.is_empty() {
                 return Err(TaskError::Empty { number });
@@ -77,25 +100,59 @@ impl Batcher<'_> {
                     length: config.stack.length,
                 });
             }
-            let vocabulary = config.stack.vocabulary;
-            if let Some(id) = encoded.ids.iter().find(|id| **id as usize >= vocabulary) {
-                return Err(TaskError::UnknownId {
-                    id: *id,
-                    vocabulary,
-                });
-            }
-            let types = config.stack.embedding.types;
-            if let Some(token_type) =
-                (encoded.type_ids.iter()).find(|it| types > 1 && **it as usize >= types)
-            {
-                return Err(TaskError::UnknownTokenType {
-                    token_type: *token_type,
-                    types,
-                });
-            }
+            self.check_ids(&encoded)?;
             all.push(encoded);
         }
         Ok(all)
+    }
+
+    /// Tokenizes a text or a pair.
+    pub(crate) fn tokenize(
+        &self,
+        text: &Text,
+        truncation: Option<Truncation>,
+    ) -> Result<Encoded, TaskError> {
+        Ok(match &text.second {
+            Some(second) => self
+                .tokenizer
+                .encode_pair(&text.first, second, truncation)?,
+            None => self.tokenizer.encode_text(&text.first, truncation)?,
+        })
+    }
+
+    /// Whether the model has all ids and token types.
+    fn check_ids(&self, encoded: &Encoded) -> Result<(), TaskError> {
+        let stack = &self.model.config().stack;
+        let vocabulary = stack.vocabulary;
+        if let Some(id) = encoded.ids.iter().find(|id| **id as usize >= vocabulary) {
+            return Err(TaskError::UnknownId {
+                id: *id,
+                vocabulary,
+            });
+        }
+        let types = stack.embedding.types;
+        if let Some(token_type) =
+            (encoded.type_ids.iter()).find(|it| types > 1 && **it as usize >= types)
+        {
+            return Err(TaskError::UnknownTokenType {
+                token_type: *token_type,
+                types,
+            });
+        }
+        Ok(())
+    }
+
+    /// Tokenizes a pair, in windows of the second text where the pair exceeds `length`.
+    pub(crate) fn encode_windows(
+        &self,
+        text: &Text,
+        length: usize,
+        overlap: usize,
+    ) -> Result<Vec<Encoded>, TaskError> {
+        let second = text.second.as_deref().unwrap_or_default();
+        let encoded = self.tokenizer.encode_pair(&text.first, second, None)?;
+        self.check_ids(&encoded)?;
+        Ok(encoded.windows_of_second(length, overlap)?)
     }
 
     /// Batches of texts of similar length.

@@ -24,10 +24,25 @@ pub enum TaskError {
         advice: &'static str,
     },
     /// The text has no mask token.
-    #[error("the text {text:?} has no {mask}; put it where a token should be predicted")]
+    #[error(
+        "the text {} has no {mask}; put it where a token should be predicted",
+        quoted(text)
+    )]
     NoMask {
         /// The text.
         text: String,
+        /// The mask token.
+        mask: String,
+    },
+    /// Truncation has cut off a mask token.
+    #[error(
+        "text {number} is truncated to {length} tokens, which cuts off a {mask}; allow more tokens, or shorten the text"
+    )]
+    TruncatedMask {
+        /// The text, counted from one.
+        number: usize,
+        /// The tokens that are left.
+        length: usize,
         /// The mask token.
         mask: String,
     },
@@ -103,4 +118,14 @@ pub enum TaskError {
         /// What is wrong, and what would be right.
         problem: String,
     },
+}
+
+/// The beginning of a text in quotes, on one line.
+fn quoted(text: &str) -> String {
+    const MAX_CHARACTERS: usize = 80;
+    let mut beginning: String = text.chars().take(MAX_CHARACTERS).collect();
+    if text.chars().nth(MAX_CHARACTERS).is_some() {
+        beginning.push('…');
+    }
+    format!("{beginning:?}")
 }

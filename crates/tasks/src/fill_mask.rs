@@ -2,7 +2,7 @@
 
 use attentive_model::ForwardOptions;
 use attentive_model::attention::Role;
-use attentive_text::Tokenizer;
+use attentive_text::{Encoded, SequenceId, SpecialToken, Tokenizer};
 
 use attentive_generation::softmax;
 
@@ -53,13 +53,8 @@ pub fn fill_mask(
         .map(|text| with_mask_token(text, &mask.text))
         .collect();
     let encoded = batcher.encode(&texts)?;
-    for (text, encoded) in texts.iter().zip(&encoded) {
-        if !encoded.ids.contains(&mask.id) {
-            return Err(TaskError::NoMask {
-                text: text.first.clone(),
-                mask: mask.text.clone(),
-            });
-        }
+    for (index, (text, encoded)) in texts.iter().zip(&encoded).enumerate() {
+        check_masks(batcher, index, text, encoded, &mask)?;
     }
     let mut found = Vec::new();
     for batch in batcher.batches(&encoded)? {
@@ -69,16 +64,20 @@ pub fn fill_mask(
         let logits = output.into_logits();
         let [_, length, vocabulary] = logits.dims();
         for (row, index) in batch.indices.iter().enumerate() {
-            let ids = &encoded[*index].ids;
+            let text = MaskedText {
+                text: &texts[*index],
+                encoded: &encoded[*index],
+                mask: &mask,
+                tokenizer: batcher.tokenizer,
+            };
             let start = row * length + batch.non_padding[row].start;
             let mut masked = Vec::new();
-            for (position, _) in ids.iter().enumerate().filter(|(_, id)| **id == mask.id) {
+            for position in positions(&text.encoded.ids, mask.id) {
                 let all = logits.clone().reshape([-1, vocabulary as i32]);
                 let logits = rows::<2>(all.narrow(0, start + position, 1))?.remove(0);
-                let candidates = best(&logits, top, batcher.tokenizer, ids, position)?;
                 masked.push(MaskedToken {
                     position,
-                    candidates,
+                    candidates: text.best(&logits, top, position)?,
                 });
             }
             found.push((*index, masked));
@@ -99,27 +98,106 @@ fn with_mask_token(text: &Text, mask: &str) -> Text {
     }
 }
 
-fn best(
-    logits: &[f32],
-    top: usize,
-    tokenizer: &Tokenizer,
-    ids: &[u32],
-    position: usize,
-) -> Result<Vec<Candidate>, TaskError> {
-    let probabilities = softmax(logits);
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
-    // A model's vocabulary may be padded beyond the tokenizer's.
-    let known = order.into_iter().filter(|id| *id < tokenizer.vocabulary());
-    let candidate = |id: usize| -> Result<Candidate, TaskError> {
-        let mut filled = ids.to_vec();
-        filled[position] = id as u32;
-        Ok(Candidate {
-            id: id as u32,
-            token: tokenizer.token(id as u32)?,
-            probability: probabilities[id],
-            text: tokenizer.decode(&filled)?,
-        })
+/// The positions of the masks.
+fn positions(ids: &[u32], mask: u32) -> Vec<usize> {
+    let positions = ids.iter().enumerate().filter(|(_, id)| **id == mask);
+    positions.map(|(position, _)| position).collect()
+}
+
+/// An error for a text without a mask, or of which truncation has cut one off.
+fn check_masks(
+    batcher: Batcher,
+    index: usize,
+    text: &Text,
+    encoded: &Encoded,
+    mask: &SpecialToken,
+) -> Result<(), TaskError> {
+    let left = positions(&encoded.ids, mask.id).len();
+    let all = match batcher.truncate_to {
+        Some(_) => positions(&batcher.tokenize(text, None)?.ids, mask.id).len(),
+        None => left,
     };
-    known.take(top).map(candidate).collect()
+    if left < all {
+        return Err(TaskError::TruncatedMask {
+            number: batcher.offset + index + 1,
+            length: encoded.ids.len(),
+            mask: mask.text.clone(),
+        });
+    }
+    if left == 0 {
+        return Err(TaskError::NoMask {
+            text: text.first.clone(),
+            mask: mask.text.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// A text with masks.
+struct MaskedText<'a> {
+    text: &'a Text,
+    encoded: &'a Encoded,
+    mask: &'a SpecialToken,
+    tokenizer: &'a Tokenizer,
+}
+
+impl MaskedText<'_> {
+    /// The most probable tokens at a position.
+    fn best(
+        &self,
+        logits: &[f32],
+        top: usize,
+        position: usize,
+    ) -> Result<Vec<Candidate>, TaskError> {
+        let probabilities = softmax(logits);
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+        // A model's vocabulary may be padded beyond the tokenizer's.
+        let known = order
+            .into_iter()
+            .filter(|id| *id < self.tokenizer.vocabulary());
+        let candidate = |id: usize| -> Result<Candidate, TaskError> {
+            Ok(Candidate {
+                id: id as u32,
+                token: self.tokenizer.token(id as u32)?,
+                probability: probabilities[id],
+                text: self.filled(position, id as u32)?,
+            })
+        };
+        known.take(top).map(candidate).collect()
+    }
+
+    /// The text with a token at a position; the other masks stay.
+    fn filled(&self, position: usize, id: u32) -> Result<String, TaskError> {
+        let mut ids = self.encoded.ids.clone();
+        ids[position] = id;
+        let decoded = self.tokenizer.decode_keeping(&ids, self.mask.id)?;
+        let masks = positions(&ids, self.mask.id);
+        let mut parts = decoded.split(&self.mask.text);
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (index, part) in parts.enumerate() {
+            // Many tokenizers take the space before a mask as a part of it, so that decoding does not give it back.
+            let spaced = masks.get(index).is_some_and(|at| self.follows_space(*at));
+            if spaced && !text.is_empty() && !text.ends_with(char::is_whitespace) {
+                text.push(' ');
+            }
+            text += &self.mask.text;
+            text += part;
+        }
+        Ok(text)
+    }
+
+    /// Whether there is a space before a token.
+    fn follows_space(&self, position: usize) -> bool {
+        let text = match self.encoded.sequence_ids[position] {
+            Some(SequenceId::First) => self.text.first.as_str(),
+            Some(SequenceId::Second) => self.text.second.as_deref().unwrap_or_default(),
+            None => return false,
+        };
+        let range = self.encoded.offsets[position].clone();
+        let before = text.get(..range.start);
+        let token = text.get(range);
+        before.is_some_and(|before| before.ends_with(char::is_whitespace))
+            || token.is_some_and(|token| token.starts_with(char::is_whitespace))
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Inputs are batched by similar length; results are in the order of the inputs.
 
+mod answer;
 mod batcher;
 mod classify;
 mod embed;
@@ -9,6 +10,7 @@ mod error;
 mod fill_mask;
 mod sentence_transformers;
 
+pub use answer::{AnswerSpan, answer};
 pub use batcher::{Batcher, Text};
 pub use classify::{
     ClassLabels, ClassScore, ClassifiedToken, classify_images, classify_texts, classify_tokens,

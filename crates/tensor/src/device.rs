@@ -71,6 +71,11 @@ fn present(name: &str, kind: burn::tensor::DeviceType) -> Result<Device, DeviceE
         })
 }
 
+/// Sets the number of threads of the CPU kernels, instead of `ATTENTIVE_THREADS`; whether it could: no kernel has run yet.
+pub fn set_threads(count: usize) -> bool {
+    threads::set_count(count)
+}
+
 /// Validates the environment variables of the CPU kernels (`ATTENTIVE_THREADS`, `ATTENTIVE_SIMD`).
 ///
 /// Kernels panic on an invalid one, so a program should check first.

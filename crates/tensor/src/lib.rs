@@ -31,7 +31,7 @@ pub use attention::{
     merge_partial_attention,
 };
 pub use cross_entropy::{IGNORE_INDEX, cross_entropy};
-pub use device::{DeviceError, check_environment, device, device_names};
+pub use device::{DeviceError, check_environment, device, device_names, set_threads};
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use linear::{LinearParameters, activated_linear, feed_forward, linear, linear_qkv};

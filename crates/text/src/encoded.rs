@@ -16,7 +16,8 @@ pub struct Encoded {
     pub type_ids: Vec<u32>,
     /// Whether the tokenizer added the token. A special token written in the text itself does not count.
     pub special_tokens_mask: Vec<bool>,
-    /// The byte range of the token in its text; empty for added tokens.
+    /// The range of the token in its text, in bytes of UTF-8; empty for added tokens. For those of Python, which counts
+    /// characters, see [`Encoded::character_offsets`].
     pub offsets: Vec<Range<usize>>,
     /// The text that the token is from; `None` for added tokens.
     pub sequence_ids: Vec<Option<SequenceId>>,
@@ -152,6 +153,27 @@ impl Encoded {
         }
     }
 
+    /// The offsets in characters (Unicode scalar values, as Python counts them) instead of bytes. `texts` are the two that were
+    /// encoded; the second of a single text is empty.
+    pub fn character_offsets(&self, texts: [&str; 2]) -> Vec<Range<usize>> {
+        let starts = texts.map(|text| {
+            let starts = text.char_indices().map(|(start, _)| start);
+            starts.collect::<Vec<usize>>()
+        });
+        let range = |(range, text): (&Range<usize>, &Option<SequenceId>)| match text {
+            None => 0..0,
+            Some(text) => {
+                let before = |byte| starts[*text as usize].partition_point(|start| *start < byte);
+                before(range.start)..before(range.end)
+            }
+        };
+        self.offsets
+            .iter()
+            .zip(&self.sequence_ids)
+            .map(range)
+            .collect()
+    }
+
     /// Truncates the texts, but not the added tokens. These do not depend on text lengths, so this equals truncating
     /// before post-processing, as Hugging Face does.
     fn truncated(self, pair: bool, truncation: Truncation, side: Side) -> Result<Self, TextError> {
@@ -177,6 +199,39 @@ impl Encoded {
         Ok(self.keep(&lengths, [first, second], side))
     }
 
+    /// Splits a pair of more than `length` tokens into windows of its second text, which share `overlap` tokens: Hugging Face's
+    /// truncation with `stride` and `return_overflowing_tokens`.
+    pub fn windows_of_second(self, length: usize, overlap: usize) -> Result<Vec<Self>, TextError> {
+        if self.ids.len() <= length {
+            return Ok(vec![self]);
+        }
+        let is_second = |text: &Option<SequenceId>| *text == Some(SequenceId::Second);
+        let second = self.sequence_ids.iter().filter(|it| is_second(it)).count();
+        let room = length.saturating_sub(self.ids.len() - second);
+        if room <= overlap {
+            return Err(TextError::CannotTruncate {
+                length,
+                text: "second",
+            });
+        }
+        let starts = (0..second).step_by(room - overlap);
+        // The last window reaches the end.
+        let starts = starts.take_while(|start| *start == 0 || start + overlap < second);
+        let window = |start: usize| {
+            let mut seen = 0;
+            let keeps = self.sequence_ids.iter().map(|text| match is_second(text) {
+                false => true,
+                true => {
+                    seen += 1;
+                    (start..start + room).contains(&(seen - 1))
+                }
+            });
+            let keeps: Vec<bool> = keeps.collect();
+            self.clone().filtered(&keeps)
+        };
+        Ok(starts.map(window).collect())
+    }
+
     /// Keeps `new` of the `old` tokens of each text.
     fn keep(self, new: &[usize; 2], old: [usize; 2], side: Side) -> Self {
         let mut seen = [0, 0];
@@ -193,6 +248,11 @@ impl Encoded {
                 }
             })
             .collect();
+        self.filtered(&keeps)
+    }
+
+    /// Keeps the tokens that are marked.
+    fn filtered(self, keeps: &[bool]) -> Self {
         fn only<T>(list: Vec<T>, keeps: &[bool]) -> Vec<T> {
             list.into_iter()
                 .zip(keeps)
@@ -200,11 +260,11 @@ impl Encoded {
                 .collect()
         }
         Self {
-            ids: only(self.ids, &keeps),
-            type_ids: only(self.type_ids, &keeps),
-            special_tokens_mask: only(self.special_tokens_mask, &keeps),
-            offsets: only(self.offsets, &keeps),
-            sequence_ids: only(self.sequence_ids, &keeps),
+            ids: only(self.ids, keeps),
+            type_ids: only(self.type_ids, keeps),
+            special_tokens_mask: only(self.special_tokens_mask, keeps),
+            offsets: only(self.offsets, keeps),
+            sequence_ids: only(self.sequence_ids, keeps),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of this crate, as sentences: what is wrong, where, and what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Far above the largest vocabularies in use; training counts pairs in memory.
 pub(crate) const MAX_VOCABULARY: usize = 1_000_000;
@@ -69,7 +69,7 @@ pub enum TextError {
         /// What is wrong.
         cause: String,
     },
-    /// A tokenizer file is invalid or unsupported.
+    /// A tokenizer file is invalid.
     #[error("{} cannot be used ({cause}); download or export the tokenizer again", path.display())]
     BrokenTokenizerFile {
         /// The file.
@@ -77,7 +77,7 @@ pub enum TextError {
         /// What is wrong.
         cause: String,
     },
-    /// The tokenizer type is not supported.
+    /// The tokenizer is of a type, or has a setting, that is not supported.
     #[error("{}: {problem}", path.display())]
     UnsupportedTokenizer {
         /// The file.
@@ -175,6 +175,32 @@ pub enum TextError {
         /// The cause.
         cause: String,
     },
+}
+
+/// Why a parser refuses a tokenizer file.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// It is invalid.
+    Broken(String),
+    /// It may be valid, in a form that is not read here.
+    Unsupported(String),
+}
+
+impl From<String> for Problem {
+    fn from(cause: String) -> Self {
+        Self::Broken(cause)
+    }
+}
+
+impl Problem {
+    /// The error for a file.
+    pub(crate) fn of(self, path: &Path) -> TextError {
+        let path = path.to_owned();
+        match self {
+            Self::Broken(cause) => TextError::BrokenTokenizerFile { path, cause },
+            Self::Unsupported(problem) => TextError::UnsupportedTokenizer { path, problem },
+        }
+    }
 }
 
 impl TextError {

@@ -1,11 +1,9 @@
 //! Tokenizers of folders must match Hugging Face's. `reference/tokenizers_of_folders.py` made `tests/folders`.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use attentive_text::{
-    Encoded, PadTo, SequenceId, SpecialToken, TextError, TextStream, Tokenizer, Truncation,
-    TruncationStrategy,
+    Encoded, PadTo, SpecialToken, TextError, TextStream, Tokenizer, Truncation, TruncationStrategy,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -164,21 +162,8 @@ fn check_row(case: &str, encoded: &Encoded, row: &Row, texts: [&str; 2]) {
         assert_eq!(&found, mask, "special mask of {case}");
     }
     if let Some(offsets) = &row.offsets {
-        let characters = |(range, text): (&Range<usize>, &Option<SequenceId>)| {
-            let text = text.map_or("", |text| texts[text as usize]);
-            let count = |end: usize| {
-                text.char_indices()
-                    .filter(|(start, _)| *start < end)
-                    .count()
-            };
-            (count(range.start), count(range.end))
-        };
-        let found: Vec<(usize, usize)> = encoded
-            .offsets
-            .iter()
-            .zip(&encoded.sequence_ids)
-            .map(characters)
-            .collect();
+        let found = encoded.character_offsets(texts).into_iter();
+        let found: Vec<(usize, usize)> = found.map(|it| (it.start, it.end)).collect();
         assert_eq!(&found, offsets, "offsets of {case}");
     }
 }
@@ -356,4 +341,27 @@ fn special_tokens_need_room() {
         tokenizer.encode_text("the", Some(only_second)),
         Err(TextError::CannotTruncate { .. })
     ));
+}
+
+#[test]
+fn special_tokens_can_be_kept_when_decoding() {
+    let tokenizer = Tokenizer::from_folder(&folder("bert_uncased"));
+    let tokenizer = tokenizer.expect("a good folder").expect("a tokenizer");
+    let ids = tokenizer.encode("the [MASK] [SEP] dog").expect("encoding");
+    let mask = tokenizer.special_tokens().mask.as_ref().expect("a mask");
+    let decoded = [
+        tokenizer.decode(&ids),
+        tokenizer.decode_keeping(&ids, mask.id),
+        tokenizer.decode_with_special(&ids),
+    ];
+    assert_eq!(
+        decoded.map(|text| text.expect("decoding")),
+        [
+            "the dog",
+            "the [MASK] dog",
+            "[CLS] the [MASK] [SEP] dog [SEP]"
+        ]
+    );
+    assert!(tokenizer.decode_with_special(&[9000]).is_err());
+    assert!(tokenizer.decode_keeping(&[9000], mask.id).is_err());
 }

@@ -221,3 +221,22 @@ fn unusable_descriptions_are_refused_in_a_sentence() {
     ];
     insta::assert_snapshot!(refusals.join("\n"));
 }
+
+/// Of another kind, everything else may be different, so nothing else is checked before it.
+#[test]
+fn the_kind_of_tokenizer_is_checked_first() {
+    let refusal = |model: &str, pre: Option<&str>| {
+        let gguf = GgufTokenizer {
+            model: model.to_owned(),
+            pre: pre.map(str::to_owned),
+            ..GgufTokenizer::default()
+        };
+        let error = Tokenizer::from_gguf(Path::new("model.gguf"), &gguf);
+        error.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refusal("t5", None),
+        "model.gguf: tokenizer.ggml.model \"t5\" is not supported; supported are gpt2, llama"
+    );
+    assert!(refusal("gpt2", Some("tekken")).contains("\"tekken\" is not supported"));
+}

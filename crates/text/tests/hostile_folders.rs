@@ -70,7 +70,7 @@ fn broken_word_piece_vocabularies() {
     insta::assert_snapshot!(edited("bert_uncased", "vocab.txt", "[UNK]\n", "unk\n"), @r#"DIR/vocab.txt cannot be used (the unknown token "[UNK]" is not in it); download or export the tokenizer again"#);
     insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "\"do_lower_case\": false,", ""), @"the tokenizer of DIR is ambiguous (vocab.txt has words with capital letters, and tokenizer_config.json does not set `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json");
     insta::assert_snapshot!(edited("bert_cased", "tokenizer_config.json", "false,", "3,"), @"DIR/tokenizer_config.json cannot be used (`do_lower_case` is not true or false); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "roformer", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(edited("bert_cased", "config.json", "\"bert\"", "\"roformer\""), @r#"DIR: the tokenizer class "roformer" is not supported without a tokenizer.json; add it; supported are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer"#);
     insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "{", "{ 5"), @"DIR/tokenizer_config.json cannot be used (it is not JSON: key must be a string at line 1 column 3); download or export the tokenizer again");
 }
 
@@ -90,6 +90,96 @@ fn broken_bpe_vocabularies() {
     remove(&folder, &["vocab.json"]);
     write(&folder, "merges.txt", "#version: 0.2\n");
     insta::assert_snapshot!(message(&folder), @"DIR/merges.txt cannot be used (there is no vocab.json beside it); download or export the tokenizer again");
+}
+
+/// The message of a tokenizer.json in which a part is replaced.
+fn tokenizer_json(part: &str, value: serde_json::Value) -> String {
+    let mut json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": null, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"type": 0}, "unk_token": "type"},
+    });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(&folder, "tokenizer.json", json.to_string());
+    assert!(Tokenizer::from_folder(folder.path()).is_ok());
+    json[part] = value;
+    write(&folder, "tokenizer.json", json.to_string());
+    message(&folder)
+}
+
+/// A file for a newer version of `tokenizers` is not a broken one.
+#[test]
+fn other_types_are_not_supported_rather_than_broken() {
+    use serde_json::json;
+    let model = json!({"type": "Morphemes", "vocab": {}});
+    insta::assert_snapshot!(tokenizer_json("model", model), @r#"DIR/tokenizer.json: model.type "Morphemes" is not supported; supported are BPE, Unigram, WordLevel, WordPiece"#);
+    let nested =
+        json!({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Masking"}]});
+    insta::assert_snapshot!(tokenizer_json("post_processor", nested), @r#"DIR/tokenizer.json: post_processor.type "Masking" is not supported; supported are BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing"#);
+    let decoder = json!({"type": "Reverse\n"});
+    insta::assert_snapshot!(tokenizer_json("decoder", decoder), @r#"DIR/tokenizer.json: decoder.type "Reverse\n" is not supported; supported are BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece"#);
+    insta::assert_snapshot!(tokenizer_json("version", json!("2.0")), @r#"DIR/tokenizer.json: version "2.0" is not supported; supported is "1.0""#);
+    // A type that is known, without what it needs.
+    let broken = tokenizer_json("normalizer", json!({"type": "Prepend"}));
+    assert!(
+        broken.starts_with("DIR/tokenizer.json is not a usable tokenizer.json ("),
+        "{broken}"
+    );
+}
+
+/// The same of a SentencePiece model: each is the last field of the model, so it wins.
+#[test]
+fn other_sentence_piece_models_are_not_supported_rather_than_broken() {
+    let folder = copy("t5");
+    let bytes = std::fs::read(folder.path().join("spiece.model")).expect("a model");
+    // TrainerSpec is field 2 and NormalizerSpec field 3, each here with one field: its tag and its value.
+    for (field, contents, expected) in [
+        (
+            0x12,
+            &[3 << 3, 3][..],
+            "its model type 3 (word) is not supported; supported are unigram (1) and bpe (2)",
+        ),
+        (
+            0x12,
+            &[3 << 3, 4],
+            "its model type 4 (char) is not supported; supported are unigram (1) and bpe (2)",
+        ),
+        (
+            0x12,
+            &[0xC0, 1, 1],
+            "it sets treat_whitespace_as_suffix, which is not supported",
+        ),
+        (
+            0x1A,
+            &[5 << 3, 0],
+            "it does not set escape_whitespaces, which is not supported",
+        ),
+    ] {
+        let added = [&[field, contents.len() as u8][..], contents].concat();
+        write(&folder, "spiece.model", [&bytes[..], &added].concat());
+        assert_eq!(message(&folder), format!("DIR/spiece.model: {expected}"));
+    }
+    write(
+        &folder,
+        "spiece.model",
+        [&bytes[..], &[0x12, 2, 3 << 3, 9]].concat(),
+    );
+    assert!(message(&folder).contains("cannot be used (its model type is 9; there are 1 to 4)"));
+}
+
+#[test]
+fn vocabularies_and_settings_of_other_tokenizers_are_not_supported() {
+    insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "\"do_basic_tokenize\": true", "\"do_basic_tokenize\": false"), @"DIR/tokenizer_config.json: `do_basic_tokenize` false is not supported without a tokenizer.json; add it");
+    insta::assert_snapshot!(edited("bert_uncased", "tokenizer_config.json", "\"never_split\": null", "\"never_split\": [\"x\"]"), @"DIR/tokenizer_config.json: a `never_split` that is not empty is not supported without a tokenizer.json; add it");
+    let gap = edited("gpt2", "vocab.json", "\"!\":1", "\"!\":9000");
+    assert!(
+        gap.starts_with("DIR/vocab.json: a vocabulary with gaps ("),
+        "{gap}"
+    );
+    assert!(
+        gap.ends_with("and the largest is 9000) is not supported without a tokenizer.json; add it"),
+        "{gap}"
+    );
 }
 
 #[test]
@@ -125,7 +215,7 @@ fn missing_settings_are_not_guessed() {
         "tokenizer_config.json",
         r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#,
     );
-    insta::assert_snapshot!(message(&folder), @r#"the tokenizer of DIR is ambiguous (its tokenizer class is "PreTrainedTokenizerFast", which needs a tokenizer.json; classes that do not are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer); add its tokenizer.json or complete its tokenizer_config.json"#);
+    insta::assert_snapshot!(message(&folder), @r#"DIR: the tokenizer class "PreTrainedTokenizerFast" is not supported without a tokenizer.json; add it; supported are BertTokenizer, DistilBertTokenizer, ElectraTokenizer, MobileBertTokenizer, ConvBertTokenizer, LayoutLMTokenizer, SqueezeBertTokenizer, LxmertTokenizer, GPT2Tokenizer, RobertaTokenizer, LongformerTokenizer, BartTokenizer, LEDTokenizer, MvpTokenizer, T5Tokenizer, MT5Tokenizer, AlbertTokenizer, BigBirdTokenizer, ReformerTokenizer, LlamaTokenizer, XLMRobertaTokenizer, MarianTokenizer"#);
     write(
         &folder,
         "tokenizer_config.json",
@@ -143,7 +233,7 @@ fn broken_marian_folders() {
     write(&folder, "source.spm", "no model");
     assert!(message(&folder).starts_with("DIR/source.spm cannot be used"));
     insta::assert_snapshot!(edited("marian", "vocab.json", "<unk>", "<unknown>"), @"DIR/vocab.json cannot be used (it has no <unk>); download or export the tokenizer again");
-    insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"the tokenizer of DIR is ambiguous (`separate_vocabs` is true; only shared vocabularies are supported); add its tokenizer.json or complete its tokenizer_config.json");
+    insta::assert_snapshot!(edited("marian", "tokenizer_config.json", "{", "{ \"separate_vocabs\": true,"), @"DIR/tokenizer_config.json: `separate_vocabs` true is not supported; supported are shared vocabularies");
 }
 
 /// Text that exercises the charsmaps of the test models.

@@ -30,6 +30,20 @@ pub struct AdamWConfig {
     pub max_grad_norm: f64,
 }
 
+impl AdamWConfig {
+    /// The defaults with this peak learning rate.
+    pub fn new(learning_rate: f64) -> Self {
+        Self {
+            learning_rate,
+            weight_decay: default_weight_decay(),
+            beta1: default_beta1(),
+            beta2: default_beta2(),
+            epsilon: default_epsilon(),
+            max_grad_norm: default_max_grad_norm(),
+        }
+    }
+}
+
 fn default_weight_decay() -> f64 {
     0.1
 }

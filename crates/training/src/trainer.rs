@@ -331,7 +331,10 @@ impl Trainer {
 }
 
 /// The saved state of the run to resume, if `recipe` is compatible with it.
-fn saved_state(folder: &RunFolder, recipe: &Recipe) -> Result<Option<SavedState>, TrainingError> {
+pub(crate) fn saved_state(
+    folder: &RunFolder,
+    recipe: &Recipe,
+) -> Result<Option<SavedState>, TrainingError> {
     let Some(previous) = folder.recipe()? else {
         return Ok(None);
     };
@@ -349,7 +352,7 @@ fn saved_state(folder: &RunFolder, recipe: &Recipe) -> Result<Option<SavedState>
 }
 
 /// The data, which must be the same as before for a resumed run.
-fn prepare_data(
+pub(crate) fn prepare_data(
     recipe: &Recipe,
     folder: &RunFolder,
     saved: Option<&SavedState>,
@@ -369,7 +372,10 @@ fn prepare_data(
 }
 
 /// Checks the recipe against the tokenizer, and fills in the vocabulary.
-fn fit_to_tokenizer(recipe: &mut Recipe, data: &TrainingData) -> Result<(), TrainingError> {
+pub(crate) fn fit_to_tokenizer(
+    recipe: &mut Recipe,
+    data: &TrainingData,
+) -> Result<(), TrainingError> {
     let tokens = data.tokenizer.vocabulary();
     let vocabulary = &mut recipe.model.stack.vocabulary;
     if *vocabulary == 0 {

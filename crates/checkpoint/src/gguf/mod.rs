@@ -10,8 +10,7 @@ mod rope_scaling;
 use std::io::Read;
 use std::path::Path;
 
-use attentive_formats::gguf as file;
-use attentive_formats::gguf::Metadata;
+use attentive_formats::gguf::{GgufFile, Metadata};
 use burn::tensor::Device;
 
 use super::name_table::{NameTable, TensorNames, TensorRow};
@@ -55,7 +54,7 @@ pub(super) fn describe(path: &Path) -> Result<Description, CheckpointError> {
 /// Loads the model of a file.
 pub(super) fn load(path: &Path, device: &Device) -> Result<(Model, Description), CheckpointError> {
     let (architecture, tensors, description) = open(path)?;
-    let model = super::build(&description.config, path, device)?;
+    let model = crate::load::build(&description.config, path, device)?;
     let names = TensorNames {
         table: &architecture.table,
         heads: architecture.heads,
@@ -67,8 +66,9 @@ pub(super) fn load(path: &Path, device: &Device) -> Result<(Model, Description),
         group: 1,
         gated: true,
         untied: false,
+        ignores_heads: false,
     };
-    let model = super::load_weights(model, &names, &tensors, "metadata")?;
+    let model = crate::load::load_weights(model, &names, &tensors, "metadata")?;
     Ok((model, description))
 }
 
@@ -77,9 +77,15 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
         path: path.to_owned(),
         problem,
     };
-    let (set, metadata) = file::open(path)?;
+    // The architecture comes first: of another one, tensors and keys may be anything.
+    let file = GgufFile::open(path)?;
+    let architecture =
+        architecture(file.metadata()).map_err(|problem| CheckpointError::Unsupported {
+            path: path.to_owned(),
+            problem,
+        })?;
+    let (set, metadata) = file.tensors()?;
     let tensors = TensorFile::of_set(path, set);
-    let architecture = architecture(&metadata).map_err(config_error)?;
     let keys = Keys {
         metadata: &metadata,
         architecture: architecture.name,
@@ -100,19 +106,26 @@ fn open(path: &Path) -> Result<(&'static Architecture, TensorFile, Description),
     Ok((architecture, tensors, description))
 }
 
+/// The architecture of a file; the error says what is not supported.
 fn architecture(metadata: &Metadata) -> Result<&'static Architecture, String> {
     const KEY: &str = "general.architecture";
     let name = metadata
         .string(KEY)
         .ok_or_else(|| format!("{KEY} is missing; use a file with a language model"))?;
     let mut all = ARCHITECTURES.iter();
-    all.find(|it| it.name == name).ok_or_else(|| {
+    let architecture = all.find(|it| it.name == name).ok_or_else(|| {
         let names: Vec<&str> = ARCHITECTURES.iter().map(|it| it.name).collect();
         format!(
             "{KEY} {name:?} is not supported; supported are {}",
             names.join(", ")
         )
-    })
+    })?;
+    match metadata.integer("split.count") {
+        Some(count) if count > 1 => Err(format!(
+            "a model that is split into {count} files is not supported; merge them with llama-gguf-split"
+        )),
+        _ => Ok(architecture),
+    }
 }
 
 /// Special token ids. As in llama.cpp, the end of a turn or a message ends generation too.

@@ -103,9 +103,17 @@ impl InputTensors<'_> {
             return self.error(format!("{name} is {shape:?}, which is empty"));
         }
         Ok(Some(IntMatrix {
-            values: self.file.integers(&full_name)?,
+            values: self.values(self.file.integers(&full_name))?,
             shape,
         }))
+    }
+
+    /// The values of a tensor. One of another dtype than the model reads does not make the file a broken one.
+    pub fn values<T>(&self, read: Result<T, CheckpointError>) -> Result<T, CheckpointError> {
+        match read {
+            Err(CheckpointError::Broken { problem, .. }) => self.error(problem),
+            read => read,
+        }
     }
 
     pub fn full_name(&self, name: &str) -> String {

@@ -99,7 +99,8 @@ impl ModelInputs<'_> {
             }
         };
         let states = TensorData::new(
-            self.tensors.file.floats(&self.tensors.full_name(name))?,
+            self.tensors
+                .values(self.tensors.file.floats(&self.tensors.full_name(name)))?,
             [batch, length, width],
         );
         let non_padding = self
@@ -177,7 +178,8 @@ impl ModelInputs<'_> {
                 patches.channels
             ));
         }
-        let data = TensorData::new(self.tensors.file.floats(&full_name)?, shape);
+        let values = self.tensors.values(self.tensors.file.floats(&full_name))?;
+        let data = TensorData::new(values, shape);
         Ok(Input::pixels(Tensor::from_data(data, &self.model.device())))
     }
 

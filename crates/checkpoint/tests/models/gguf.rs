@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attentive_checkpoint::{self as checkpoint, model_tensors};
+use attentive_checkpoint::{self as checkpoint, CheckpointError, model_tensors};
 use attentive_model::{ForwardOptions, Input};
 use burn::tensor::Device;
 
@@ -140,6 +140,57 @@ fn llama<'a>(changed: Vec<(&'a str, MetadataValue<'a>)>) -> Vec<(&'a str, Metada
         .filter(|(key, _)| changed.iter().all(|(other, _)| other != key))
         .collect();
     changed.into_iter().chain(unchanged).collect()
+}
+
+/// The same file with a tensor of this `ggml_type`.
+fn with_tensor(mut file: Vec<u8>, dtype: u32) -> Vec<u8> {
+    file[8..16].copy_from_slice(&1u64.to_le_bytes());
+    // A name of one byte, one dimension of 32 elements, the type, and the offset.
+    file.extend(1u64.to_le_bytes());
+    file.extend(b"t");
+    file.extend(1u32.to_le_bytes());
+    file.extend(32u64.to_le_bytes());
+    file.extend(dtype.to_le_bytes());
+    file.extend(0u64.to_le_bytes());
+    file.resize(file.len().next_multiple_of(32) + 128, 0);
+    file
+}
+
+/// A file that may be good for another program is not called broken, and what is said first is what decides.
+#[test]
+fn other_kinds_of_files_are_not_supported_rather_than_broken() {
+    const Q5_0: u32 = 6;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let mamba = vec![("general.architecture", MetadataValue::String("mamba"))];
+    let part = vec![("split.count", MetadataValue::Uint32(3))];
+    for (bytes, problem) in [
+        (
+            // The architecture is checked before the tensors, and before the missing keys.
+            with_tensor(metadata_only(&mamba), Q5_0),
+            "general.architecture \"mamba\" is not supported; supported are llama",
+        ),
+        (
+            with_tensor(metadata_only(&llama(vec![])), Q5_0),
+            "tensor t: its type 6 (Q5_0) is not supported; \
+             supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and integers",
+        ),
+        (
+            metadata_only(&llama(part)),
+            "a model that is split into 3 files is not supported; merge them with llama-gguf-split",
+        ),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        let errors = [
+            checkpoint::load(&path, &Device::flex()).unwrap_err(),
+            checkpoint::describe(&path).unwrap_err(),
+        ];
+        for error in errors {
+            let unsupported = matches!(error, CheckpointError::Unsupported { .. });
+            assert!(unsupported, "{error:?}");
+            assert_eq!(error.to_string(), format!("{}: {problem}", path.display()));
+        }
+    }
 }
 
 #[test]

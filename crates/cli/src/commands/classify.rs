@@ -5,55 +5,40 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::checkpoint;
+use attentive::Pretrained;
 use attentive::checkpoint::ClassificationFunction;
-use attentive::hub::FileSet;
-use attentive::images::{Image, Preprocessor};
-use attentive::model::head::TokenTask;
-use attentive::tasks::{
-    ClassLabels, ClassScore, ClassifiedToken, Text, classify_images, classify_texts,
-    classify_tokens,
-};
+use attentive::tasks::{ClassScore, ClassifiedToken, Text};
 use serde_json::{Value, json};
 
-use super::reading::{Reader, texts};
+use super::reading::Reader;
 use crate::arguments::Classify;
 use crate::failure::Usage;
 use crate::model_folder;
 
 /// Classifies texts or images, or labels tokens.
 pub fn run(arguments: Classify) -> Result<ExitCode> {
-    let device = attentive::tensor::device(&arguments.input.device.device)?;
-    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
-    let (model, description) = checkpoint::load(&folder, &device)?;
-    if model.config().stack.patches.is_some() {
-        return classify_files(&arguments, &folder, &model, &description);
+    let model = model_folder::load(&arguments.model)?;
+    if model.reads_images() {
+        return classify_files(&arguments, &model);
     }
-    let task = model.config().token_classifier.as_ref().map(|it| it.task);
-    let reader = Reader::with(&folder, model, description, &arguments.input)?;
-    let lines = texts(&arguments.input)?;
-    let labels = ClassLabels::from(&reader.description);
+    let function = model.description().classification_function();
+    let mut reader = Reader::of(&arguments.input)?;
     let mut out = std::io::stdout().lock();
-    for (chunk, lines) in lines.chunks(reader.chunk()).enumerate() {
+    while let Some((lines, batch)) = reader.next_chunk() {
         let inputs: Vec<Text> = lines
             .iter()
             .map(|line| text(line, arguments.pairs))
             .collect::<Result<_>>()?;
-        if task == Some(TokenTask::Labels) {
-            let found = classify_tokens(reader.batches(chunk, None), labels.names, &inputs)?;
+        if model.labels_tokens() {
+            let found = model.label(inputs).batch(batch).run()?;
             for (line, tokens) in lines.iter().zip(&found) {
                 show_tokens(&mut out, line, tokens, arguments.input.json)?;
             }
             continue;
         }
-        let found = classify_texts(reader.batches(chunk, None), labels, &inputs)?;
+        let found = model.classify(inputs).batch(batch).run()?;
         for (line, classes) in lines.iter().zip(&found) {
-            show(
-                &mut out,
-                ("text", line),
-                (classes, labels.function),
-                &arguments,
-            )?;
+            show(&mut out, ("text", line), (classes, function), &arguments)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -76,42 +61,26 @@ fn text(line: &str, pair: bool) -> Result<Text> {
 }
 
 /// Classifies image files.
-fn classify_files(
-    arguments: &Classify,
-    folder: &Path,
-    model: &attentive::model::Model,
-    description: &checkpoint::Description,
-) -> Result<ExitCode> {
-    if arguments.pairs {
-        let message = "--pairs: the model classifies images; leave it out";
-        return Err(Usage(message.to_owned()).into());
+fn classify_files(arguments: &Classify, model: &Pretrained) -> Result<ExitCode> {
+    let refused = [
+        ("--pairs", arguments.pairs),
+        ("--truncate", arguments.input.truncate),
+    ];
+    if let Some((option, _)) = refused.into_iter().find(|(_, given)| *given) {
+        let message = format!("{option}: the model classifies images; leave it out");
+        return Err(Usage(message).into());
     }
-    if arguments.input.truncate {
-        let message = "--truncate: the model classifies images; leave it out";
-        return Err(Usage(message.to_owned()).into());
-    }
-    let preprocessor = Preprocessor::from_folder(folder)?;
     let mut files = Vec::new();
-    for name in texts(&arguments.input)? {
-        files.extend(image_files(Path::new(&name))?);
+    for name in Reader::of(&arguments.input)?.texts() {
+        files.extend(image_files(Path::new(name))?);
     }
     let mut out = std::io::stdout().lock();
-    let labels = ClassLabels::from(description);
-    let batch = usize::from(arguments.input.batch_size);
-    for files in files.chunks(batch) {
-        let images: Vec<Image> = files
-            .iter()
-            .map(|file| Image::open(file))
-            .collect::<Result<_, _>>()?;
-        let found = classify_images(model, &preprocessor, labels, &images, batch)?;
+    let function = model.description().classification_function();
+    for files in files.chunks(usize::from(arguments.input.batch_size)) {
+        let found = model.classify_files(files)?.run()?;
         for (file, classes) in files.iter().zip(&found) {
             let name = file.display().to_string();
-            show(
-                &mut out,
-                ("file", &name),
-                (classes, labels.function),
-                arguments,
-            )?;
+            show(&mut out, ("file", &name), (classes, function), arguments)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -19,6 +19,13 @@ use crate::output::note;
 /// Converts a model to another format, dtype or shard size.
 pub fn run(arguments: Convert) -> Result<ExitCode> {
     let out = &arguments.out;
+    if out.extension().is_some_and(|ending| ending == "gguf") {
+        let message = format!(
+            "--out: {} would be a GGUF file, which is read and not written; name a folder",
+            out.display()
+        );
+        return Err(Usage(message).into());
+    }
     if out.is_file() {
         let message = format!("--out: {} is a file; name a folder", out.display());
         return Err(Usage(message).into());

@@ -4,52 +4,52 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::hub::FileSet;
-use attentive::tasks::{EmbedConfig, Pooling, SentenceTransformersConfig, Text, embed};
 use serde_json::json;
 
-use super::reading::{Reader, texts};
-use crate::arguments::{Embed, PoolingArgument};
+use super::reading::Reader;
+use crate::arguments::Embed;
 use crate::model_folder;
+use crate::vectors::VectorFile;
 
 /// Embeds texts.
 pub fn run(arguments: Embed) -> Result<ExitCode> {
-    let folder_path = model_folder::find(&arguments.model, FileSet::Model)?;
-    let folder = SentenceTransformersConfig::from_folder(&folder_path)?;
-    let reader = Reader::load(&folder_path, &arguments.input)?;
-    let texts = texts(&arguments.input)?;
-    let requested = arguments.pooling.map(|pooling| match pooling {
-        PoolingArgument::Mean => Pooling::Mean,
-        PoolingArgument::Cls => Pooling::Cls,
-        PoolingArgument::Last => Pooling::LastToken,
-        PoolingArgument::Max => Pooling::Max,
-    });
-    let config = EmbedConfig {
-        pooling: requested.unwrap_or(folder.map_or(Pooling::Mean, |folder| folder.pooling)),
-        normalize: !arguments.no_normalize && folder.is_none_or(|folder| folder.normalize),
-    };
-    // sentence-transformers truncates texts to the `max_seq_length` of the folder.
-    let max_length = folder.and_then(|folder| folder.max_length);
+    let mut file = (arguments.output.as_deref())
+        .map(VectorFile::create)
+        .transpose()?;
+    let model = model_folder::load_without_heads(&arguments.model)?;
+    let mut reader = Reader::of(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     let mut all = Vec::new();
-    for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
-        let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let vectors = embed(reader.batches(chunk, max_length), config, &inputs)?;
+    while let Some((texts, batch)) = reader.next_chunk() {
+        let mut request = model.embed(texts).batch(batch);
+        if let Some(pooling) = arguments.pooling {
+            request = request.pooling(pooling.into());
+        }
+        if arguments.no_normalize {
+            request = request.normalize(false);
+        }
+        let vectors = request.run()?;
         if arguments.similarity {
             all.extend(vectors);
             continue;
         }
         for (text, vector) in texts.iter().zip(vectors) {
-            if arguments.input.json {
+            if let Some(file) = &mut file {
+                file.push(text, &vector);
+            } else if arguments.input.json {
                 writeln!(out, "{}", json!({ "text": text, "vector": vector }))?;
-                continue;
+            } else {
+                let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
+                writeln!(out, "{}", numbers.join(" "))?;
             }
-            let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
-            writeln!(out, "{}", numbers.join(" "))?;
         }
     }
     if arguments.similarity {
-        show_similarities(&mut out, &texts, &all, arguments.input.json)?;
+        show_similarities(&mut out, reader.texts(), &all, arguments.input.json)?;
+    }
+    if let Some(file) = file {
+        let saved = file.finish()?;
+        writeln!(out, "{saved}")?;
     }
     Ok(ExitCode::SUCCESS)
 }

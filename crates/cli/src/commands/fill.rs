@@ -4,23 +4,24 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::hub::FileSet;
-use attentive::tasks::{MaskedToken, Text, fill_mask};
+use attentive::tasks::MaskedToken;
 use serde_json::{Value, json};
 
-use super::reading::{Reader, texts};
+use super::reading::Reader;
 use crate::arguments::Fill;
 use crate::model_folder;
 
 /// Predicts masked tokens.
 pub fn run(arguments: Fill) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
-    let reader = Reader::load(&folder, &arguments.input)?;
-    let texts = texts(&arguments.input)?;
+    let model = model_folder::load(&arguments.model)?;
+    let mut reader = Reader::of(&arguments.input)?;
     let mut out = std::io::stdout().lock();
-    for (chunk, texts) in texts.chunks(reader.chunk()).enumerate() {
-        let inputs: Vec<Text> = texts.iter().map(|it| it.as_str().into()).collect();
-        let found = fill_mask(reader.batches(chunk, None), &inputs, arguments.top as usize)?;
+    while let Some((texts, batch)) = reader.next_chunk() {
+        let found = model
+            .fill(texts)
+            .top(arguments.top as usize)
+            .batch(batch)
+            .run()?;
         for (text, masks) in texts.iter().zip(found) {
             match arguments.input.json {
                 true => writeln!(out, "{}", to_json(text, &masks))?,

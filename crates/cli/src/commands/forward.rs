@@ -1,12 +1,14 @@
 //! `attentive forward MODEL --inputs IN --save OUT`, with Hugging Face's tensor names.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use attentive::checkpoint::{self, RequestedOutputs, TensorFile, input_names, write_tensors};
-use attentive::hub;
+use attentive::checkpoint::{self, NamedOutputs, RequestedOutputs, TensorFile, write_tensors};
+use attentive::hub::FileSet;
+use serde_json::{Map, Value, json};
 
 use crate::arguments::Forward;
 use crate::failure::Usage;
@@ -14,8 +16,7 @@ use crate::model_folder;
 
 /// Runs one forward pass.
 pub fn run(arguments: Forward) -> Result<ExitCode> {
-    let device = attentive::tensor::device(&arguments.device.device)?;
-    let folder = model_folder::find(&arguments.model, hub::FileSet::Model)?;
+    let folder = model_folder::find(&arguments.model.model, FileSet::Model)?;
     check_save_path(&arguments, &folder)?;
     let requested = RequestedOutputs {
         hidden_states: arguments.hidden_states,
@@ -25,18 +26,36 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     let open = || TensorFile::open(&arguments.inputs);
     let tensors = if checkpoint::is_recurrent(&folder) {
         check_requested(requested)?;
+        let device = attentive::tensor::device(&arguments.model.device.device)?;
         let (model, _) = checkpoint::load_recurrent(&folder, &device)?;
         let inputs = open()?;
         check_names(&inputs, &checkpoint::RECURRENT_INPUTS)?;
         checkpoint::forward_recurrent(&model, &inputs, "", requested)?
     } else {
-        let (model, description) = checkpoint::load(&folder, &device)?;
-        let inputs = open()?;
-        check_names(&inputs, &input_names(model.config()))?;
-        checkpoint::forward(&model, &description, &inputs, "", requested)?
+        let model = model_folder::load(&arguments.model)?;
+        model.forward(&open()?).requested(requested).run()?
     };
+    let shapes = shapes(&tensors);
     write_tensors(&arguments.save, tensors, HashMap::new())?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let json = json!({ "save": arguments.save, "tensors": Value::Object(shapes) });
+        writeln!(out, "{json}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "saved {}", arguments.save.display())?;
+    for (name, shape) in shapes {
+        writeln!(out, "  {name}  {shape}")?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The shape of each output.
+fn shapes(tensors: &NamedOutputs) -> Map<String, Value> {
+    let shapes = tensors.iter();
+    shapes
+        .map(|(name, tensor)| (name.clone(), json!(tensor.shape().to_vec())))
+        .collect()
 }
 
 /// Refuses outputs that a recurrent encoder-decoder does not have.
@@ -53,7 +72,7 @@ fn check_requested(requested: RequestedOutputs) -> Result<(), Usage> {
     }
 }
 
-/// Refuses inputs that the model does not read.
+/// Refuses inputs that a recurrent encoder-decoder does not read.
 fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
     let unknown = |name: &String| !known.contains(&name.as_str());
     if let Some(name) = inputs.names().into_iter().find(unknown) {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use attentive::checkpoint::{self, Description};
 use attentive::hub::FileSet;
+use attentive::model::attention::Role;
 use attentive::model::head::HeadConfig;
 use attentive::model::{Flops, Model, ModelConfig, StackConfig, parameters};
 use serde_json::{Value, json};
@@ -44,10 +45,14 @@ pub fn run(arguments: Info) -> Result<ExitCode> {
         total: parts.values().sum(),
         parts,
         flops: config.flops(),
-        cache: config.stack.cacheable().then(|| Cache {
-            per_token: config.stack.cache_values_per_token().saturating_mul(4),
-            constant: config.stack.fixed_cache_values().saturating_mul(4),
-        }),
+        cache: match config.stack.role {
+            Role::Causal if config.stack.cacheable() => CacheUse::Bytes(Cache {
+                per_token: config.stack.cache_values_per_token().saturating_mul(4),
+                constant: config.stack.fixed_cache_values().saturating_mul(4),
+            }),
+            Role::Causal => CacheUse::Impossible,
+            _ => CacheUse::NotADecoder,
+        },
     };
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -66,13 +71,31 @@ struct Cache {
     constant: u64,
 }
 
+/// How a model decodes.
+enum CacheUse {
+    /// With a KV cache.
+    Bytes(Cache),
+    /// Without: some layer cannot have one.
+    Impossible,
+    /// Not at all.
+    NotADecoder,
+}
+
+impl CacheUse {
+    fn bytes(&self) -> Option<&Cache> {
+        match self {
+            Self::Bytes(cache) => Some(cache),
+            Self::Impossible | Self::NotADecoder => None,
+        }
+    }
+}
+
 /// Sizes and costs of a model.
 struct Statistics {
     parts: BTreeMap<&'static str, u64>,
     total: u64,
     flops: Flops,
-    /// None if some layer cannot decode with a cache.
-    cache: Option<Cache>,
+    cache: CacheUse,
 }
 
 /// The counts, if they and their FLOPs fit into 64 bits.
@@ -106,8 +129,8 @@ fn to_json(description: &Description, statistics: &Statistics) -> Value {
         "parameters": { "total": total, "parts": parts },
         "memory": {
             "weights_bytes": 4 * total,
-            "cache_bytes_per_token": cache.as_ref().map(|it| it.per_token),
-            "constant_cache_bytes": cache.as_ref().map(|it| it.constant),
+            "cache_bytes_per_token": cache.bytes().map(|it| it.per_token),
+            "constant_cache_bytes": cache.bytes().map(|it| it.constant),
         },
         "flops_per_token": { "weights": flops.weights, "attention": flops.attention },
     })
@@ -141,7 +164,7 @@ fn print(out: &mut impl Write, description: &Description, statistics: &Statistic
     }
     writeln!(out, "memory         {} of weights (f32)", bytes(4 * total))?;
     match &statistics.cache {
-        Some(Cache {
+        CacheUse::Bytes(Cache {
             per_token,
             constant,
         }) => {
@@ -160,7 +183,8 @@ fn print(out: &mut impl Write, description: &Description, statistics: &Statistic
                 )?;
             }
         }
-        None => writeln!(
+        CacheUse::NotADecoder => {}
+        CacheUse::Impossible => writeln!(
             out,
             "               no KV cache: each token needs a pass over the whole sequence"
         )?,
@@ -225,7 +249,7 @@ fn heads(config: &ModelConfig) -> String {
     let ModelConfig {
         stack: _,
         head,
-        pooler: _,
+        pooler,
         sequence_classifier,
         token_classifier,
         encoder: _,
@@ -242,7 +266,12 @@ fn heads(config: &ModelConfig) -> String {
     };
     let classes = (sequence_classifier.as_ref()).map(|it| format!("{} classes", it.classes));
     let labels = (token_classifier.as_ref()).map(|it| format!("{} labels", it.labels));
-    let all: Vec<String> = [lm_head, classes, labels].into_iter().flatten().collect();
+    let pooler = (pooler.as_ref().filter(|_| sequence_classifier.is_none()))
+        .map(|_| "pooled vectors".to_owned());
+    let all: Vec<String> = [lm_head, pooler, classes, labels]
+        .into_iter()
+        .flatten()
+        .collect();
     match all.as_slice() {
         [] => "no head".to_owned(),
         all => all.join(", "),

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod answer;
 mod classify;
 mod completions;
 mod convert;
@@ -8,6 +9,7 @@ mod fill;
 mod forward;
 mod generate;
 mod info;
+mod man;
 mod reading;
 mod recipes;
 mod tokenize;
@@ -35,11 +37,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Forward(arguments)) => forward::run(arguments),
         Some(Command::Fill(arguments)) => fill::run(arguments),
         Some(Command::Classify(arguments)) => classify::run(arguments),
+        Some(Command::Answer(arguments)) => answer::run(arguments),
         Some(Command::Embed(arguments)) => embed::run(arguments),
         Some(Command::Tokenize(arguments)) => tokenize::run(arguments),
         Some(Command::Convert(arguments)) => convert::run(arguments),
         Some(Command::Recipes(arguments)) => recipes::run(arguments),
         Some(Command::Completions(arguments)) => completions::run(arguments),
+        Some(Command::Man(arguments)) => man::run(arguments),
     }
 }
 

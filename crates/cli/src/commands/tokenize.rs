@@ -4,23 +4,26 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::assets;
 use attentive::hub::FileSet;
 use attentive::text::{Encoded, Tokenizer};
+use attentive::{PretrainedError, assets};
 use serde_json::json;
 
 use crate::arguments::Tokenize;
-use crate::failure::Usage;
 use crate::{input, model_folder};
 
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, FileSet::Tokenizer)?;
-    let tokenizer =
-        assets::tokenizer(&folder)?.ok_or_else(|| Usage(no_tokenizer(&arguments.model)))?;
+    let tokenizer = assets::tokenizer(&folder)?.ok_or(PretrainedError::NoTokenizer {
+        path: arguments.model.clone(),
+    })?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
-        let text = tokenizer.decode(&arguments.ids)?;
+        let text = match arguments.skip_special_tokens {
+            true => tokenizer.decode(&arguments.ids)?,
+            false => tokenizer.decode_with_special(&arguments.ids)?,
+        };
         match arguments.json {
             true => writeln!(out, "{}", json!({ "ids": arguments.ids, "text": text }))?,
             false => writeln!(out, "{text}")?,
@@ -62,12 +65,4 @@ pub fn run(arguments: Tokenize) -> Result<ExitCode> {
 fn tokens(tokenizer: &Tokenizer, encoded: &Encoded) -> Result<Vec<String>> {
     let tokens = encoded.ids.iter().map(|id| tokenizer.token(*id));
     Ok(tokens.collect::<Result<_, _>>()?)
-}
-
-/// The error message for a folder without a tokenizer.
-pub(super) fn no_tokenizer(folder: &std::path::Path) -> String {
-    format!(
-        "{} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); download its files",
-        folder.display()
-    )
 }

@@ -1,5 +1,7 @@
 //! `attentive train [RECIPE]`
 
+mod dry_run;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use attentive::training::{
-    DataConfig, Listener, Outcome, Recipe, RunFolder, Start, Summary, Trainer, recipes,
+    DataConfig, Listener, Outcome, Plan, Recipe, RunFolder, Start, Summary, Trainer, recipes,
 };
 use serde_json::{Value, json};
 
@@ -16,9 +18,9 @@ use crate::arguments::Train;
 use crate::commands::recipes::no_such_recipe;
 use crate::failure::Usage;
 use crate::input::utf8;
-use crate::output::{note, quoted};
+use crate::output::{Verbosity, note, quoted, verbosity};
 use crate::plot::LossPlot;
-use crate::progress::{Bar, JsonLines, PlainLines};
+use crate::progress::{Bar, JsonLines, PlainLines, Silent};
 use crate::sample::Sample;
 
 /// Exit code after Ctrl-C (128 + SIGINT).
@@ -34,15 +36,23 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
         _ => Start::New,
     };
     let recipe = resolve(&arguments, &folder)?;
+    if arguments.dry_run {
+        let plan = Plan::new(recipe, &folder, start, &device)?;
+        dry_run::describe(&plan, folder.path(), arguments.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut trainer = Trainer::start(recipe, folder.clone(), start, &device)?;
     let stop = stop_on_interrupt()?;
-    let (mut json_lines, mut bar, mut plain_lines) = (
+    let (mut json_lines, mut silent, mut bar, mut plain_lines) = (
         JsonLines::new(stop.clone()),
+        Silent,
         Bar::default(),
         PlainLines::default(),
     );
     let progress: &mut dyn Listener = if arguments.json {
         &mut json_lines
+    } else if verbosity() == Verbosity::Quiet {
+        &mut silent
     } else if std::io::stderr().is_terminal() {
         &mut bar
     } else {
@@ -75,6 +85,11 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
 fn resolve(arguments: &Train, folder: &RunFolder) -> Result<Recipe> {
     let mut changes = arguments.changes.clone();
     changes.extend(arguments.seed.map(|seed| format!("seed={seed}")));
+    changes.extend(
+        arguments
+            .steps
+            .map(|steps| format!("training.steps={steps}")),
+    );
     let previous = match arguments.resume {
         true => folder.recipe()?,
         false => None,
@@ -218,7 +233,10 @@ fn print_summary(
         out,
         "saved {path} (model, recipe.toml, metrics.jsonl, loss.svg); try next:"
     )?;
-    let (path, prompt) = (quoted(&path), quoted(&sample.prompt));
-    writeln!(out, "  attentive generate {path} --prompt {prompt}")?;
+    let path = quoted(&path);
+    match &sample.prompt {
+        Some(prompt) => writeln!(out, "  attentive generate {path} {}", quoted(prompt))?,
+        None => writeln!(out, "  attentive generate {path}")?,
+    }
     Ok(())
 }

@@ -5,12 +5,12 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::program::{attentive, transcript};
+use crate::program::{attentive, connect, transcript};
 use server::{Model, REPO, Server};
 
 #[path = "../../../hub/tests/resolving/server.rs"]
 #[allow(dead_code, reason = "the tests of the crate `hub` use more of it")]
-mod server;
+pub mod server;
 
 fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,14 +33,8 @@ fn hub(name: &str) -> Server {
 /// Runs the program online, with this test hub as its endpoint.
 fn online(folder: &Path, server: &Server, arguments: &[&str]) -> Output {
     let mut command = attentive(folder, arguments);
-    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
-        command.env_remove(name).env_remove(name.to_lowercase());
-    }
-    command
-        .env("HF_HUB_OFFLINE", "0")
-        .env("HF_ENDPOINT", &server.address)
-        .output()
-        .unwrap()
+    connect(&mut command, &server.address);
+    command.output().unwrap()
 }
 
 fn json(output: &Output) -> Value {

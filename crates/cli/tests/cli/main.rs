@@ -1,6 +1,8 @@
 //! Tests of the built program, as a user runs it: its output, its files, its exit codes.
 
 mod classifiers;
+#[cfg(unix)]
+mod documented_commands;
 mod forward;
 mod gguf;
 mod hub;

@@ -6,9 +6,15 @@ use std::process::{Command, Output, Stdio};
 /// The program, about to be run in `folder` with `arguments`.
 pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attentive"));
+    command.args(arguments);
+    isolate(&mut command, folder);
+    command
+}
+
+/// Runs a command in `folder`, with a fixed number of threads, offline, and with a hub cache of its own.
+pub fn isolate(command: &mut Command, folder: &Path) {
     command
         .current_dir(folder)
-        .args(arguments)
         .stdin(Stdio::null())
         .env("COLUMNS", "100")
         // Results are reproducible only with a fixed number of threads.
@@ -20,7 +26,16 @@ pub fn attentive(folder: &Path, arguments: &[&str]) -> Command {
     for name in ["HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT"] {
         command.env_remove(name);
     }
+}
+
+/// Lets a command reach a test hub.
+pub fn connect(command: &mut Command, endpoint: &str) {
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
     command
+        .env("HF_HUB_OFFLINE", "0")
+        .env("HF_ENDPOINT", endpoint);
 }
 
 /// The command line, its output and its exit code, as in a terminal.

@@ -177,7 +177,7 @@ fn plain_lines_show_progress_and_generation_ends_at_a_stop_string() {
     assert!(progress.contains("step 6/6  held-out loss "), "{progress}");
     let stdout = String::from_utf8(run.stdout).unwrap();
     assert!(
-        stdout.ends_with("  attentive generate run --prompt Once\n"),
+        stdout.ends_with("  attentive generate run Once\n"),
         "{stdout}"
     );
 

@@ -90,7 +90,7 @@ fn errors_of_training() {
         transcript(path, &["train", "latin1.toml"]),
         transcript(path, &["train", "shakespeare-char", "--out", "run"]),
         transcript(path, &["train", "unknown.toml"]),
-        transcript(path, &["train", "--steps", "5"]),
+        transcript(path, &["train", "--step-count", "5"]),
     ];
     assert!(
         !path.join("run").exists(),

@@ -9,10 +9,10 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the first byte.
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    /// A reader at this byte.
+    pub(super) fn at(bytes: &'a [u8], position: usize) -> Self {
         Self {
-            cursor: Cursor::at(bytes, 0),
+            cursor: Cursor::at(bytes, position),
             size: bytes.len(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reader::Reader;
 use crate::error_text::excerpt;
-use crate::{DType, TensorInfo};
+use crate::{DType, ParseError, TensorInfo};
 
 /// The smallest tensor header: an empty name, no dimensions, a type, an offset.
 pub(super) const MIN_BYTES: usize = 8 + 4 + 4 + 8;
@@ -27,38 +27,37 @@ pub(super) fn read(
     reader: &mut Reader,
     count: usize,
     alignment: usize,
-) -> Result<BTreeMap<String, TensorInfo>, String> {
+) -> Result<BTreeMap<String, TensorInfo>, ParseError> {
     let mut headers = Vec::with_capacity(count);
     for index in 0..count {
         let name = reader
             .string()
             .map_err(|problem| format!("tensor {index}: {problem}"))?;
-        headers.push(read_header(reader, name).map_err(|problem| of_tensor(name, &problem))?);
+        headers.push(read_header(reader, name).map_err(|error| error.of(&title(name)))?);
     }
     let start = reader.position().checked_next_multiple_of(alignment);
     let mut tensors = BTreeMap::new();
     for header in headers {
         let name = header.name;
         let tensor = locate(header, start, alignment, reader.size())
-            .map_err(|problem| of_tensor(name, &problem))?;
+            .map_err(|problem| format!("{}: {problem}", title(name)))?;
         if tensors.insert(name.to_owned(), tensor).is_some() {
-            return Err(of_tensor(name, "it is duplicated"));
+            return Err(format!("{}: it is duplicated", title(name)).into());
         }
     }
     check_overlap(&tensors)?;
     Ok(tensors)
 }
 
-fn of_tensor(name: &str, problem: &str) -> String {
-    format!("tensor {}: {problem}", excerpt(name))
+/// A tensor's name in messages.
+fn title(name: &str) -> String {
+    format!("tensor {}", excerpt(name))
 }
 
-fn read_header<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Header<'a>, String> {
+fn read_header<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Header<'a>, ParseError> {
     let axes = reader.number(u32::from_le_bytes)?;
     if axes > MAX_DIMS {
-        return Err(format!(
-            "it has {axes} dimensions; at most {MAX_DIMS} are allowed"
-        ));
+        return Err(format!("it has {axes} dimensions; at most {MAX_DIMS} are allowed").into());
     }
     let mut shape = Vec::new();
     for _ in 0..axes {
@@ -69,7 +68,7 @@ fn read_header<'a>(reader: &mut Reader<'a>, name: &'a str) -> Result<Header<'a>,
     // ggml lists the innermost dimension first.
     shape.reverse();
     let code = reader.number(u32::from_le_bytes)?;
-    let dtype = dtype(code).ok_or_else(|| unsupported(code))?;
+    let dtype = dtype(code).ok_or_else(|| no_dtype(code))?;
     let offset = reader.number(u64::from_le_bytes)?;
     Ok(Header {
         name,
@@ -146,8 +145,10 @@ fn dtype(code: u32) -> Option<DType> {
     })
 }
 
-/// The error for an unsupported `ggml_type`, with its name.
-fn unsupported(code: u32) -> String {
+/// The error for a `ggml_type` that is not read, with its name.
+fn no_dtype(code: u32) -> ParseError {
+    /// Far above any type; a larger number is damage.
+    const MAX_TYPE: u32 = 255;
     let name = match code {
         6 => "Q5_0",
         7 => "Q5_1",
@@ -172,7 +173,10 @@ fn unsupported(code: u32) -> String {
         41 => "Q1_0",
         _ => "unknown",
     };
-    format!(
-        "its type is {code} ({name}); supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and integers"
-    )
+    if code > MAX_TYPE {
+        return format!("its type is {code}, which no version of ggml has").into();
+    }
+    ParseError::Unsupported(format!(
+        "its type {code} ({name}) is not supported; supported are F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K and integers"
+    ))
 }

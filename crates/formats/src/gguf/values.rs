@@ -2,6 +2,7 @@
 
 use super::reader::Reader;
 use super::{Array, Metadata, Value};
+use crate::ParseError;
 use crate::error_text::excerpt;
 
 /// The smallest key-value pair: an empty key, a type, one byte.
@@ -11,22 +12,22 @@ pub(super) const MIN_BYTES: usize = 8 + 4 + 1;
 const MAX_DEPTH: usize = 4;
 
 /// Reads `count` key-value pairs.
-pub(super) fn read(reader: &mut Reader, count: usize) -> Result<Metadata, String> {
+pub(super) fn read(reader: &mut Reader, count: usize) -> Result<Metadata, ParseError> {
     let mut metadata = Metadata::default();
     for index in 0..count {
         let key = reader
             .string()
             .map_err(|problem| format!("metadata key {index}: {problem}"))?;
-        let value = value(reader).map_err(|problem| format!("{}: {problem}", excerpt(key)))?;
+        let value = value(reader).map_err(|error| error.of(&excerpt(key)))?;
         if metadata.values.insert(key.to_owned(), value).is_some() {
-            return Err(format!("metadata key {} is duplicated", excerpt(key)));
+            return Err(format!("metadata key {} is duplicated", excerpt(key)).into());
         }
     }
     Ok(metadata)
 }
 
 /// Reads a type, then a value of that type.
-fn value(reader: &mut Reader) -> Result<Value, String> {
+fn value(reader: &mut Reader) -> Result<Value, ParseError> {
     Ok(match reader.number(u32::from_le_bytes)? {
         0 => Value::U8(reader.number(u8::from_le_bytes)?),
         1 => Value::I8(reader.number(i8::from_le_bytes)?),
@@ -41,25 +42,25 @@ fn value(reader: &mut Reader) -> Result<Value, String> {
         10 => Value::U64(reader.number(u64::from_le_bytes)?),
         11 => Value::I64(reader.number(i64::from_le_bytes)?),
         12 => Value::F64(reader.number(f64::from_le_bytes)?),
-        other => return Err(format!("its type is {other}; valid types are 0 to 12")),
+        other => return Err(format!("its type is {other}; valid types are 0 to 12").into()),
     })
 }
 
 /// Reads a type, a count, then that many values.
-fn array(reader: &mut Reader, depth: usize) -> Result<Array, String> {
+fn array(reader: &mut Reader, depth: usize) -> Result<Array, ParseError> {
     // The smallest value of each type: a string is at least its length, an array its type and its count.
     const MIN_BYTES: [usize; 13] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
     if depth > MAX_DEPTH {
-        return Err(format!("its arrays nest more than {MAX_DEPTH} deep"));
+        return Err(ParseError::Unsupported(format!(
+            "its arrays nest more than {MAX_DEPTH} deep, which is not supported"
+        )));
     }
     let type_id = reader.number(u32::from_le_bytes)?;
     let min_bytes = usize::try_from(type_id)
         .ok()
         .and_then(|at| MIN_BYTES.get(at));
     let Some(min_bytes) = min_bytes else {
-        return Err(format!(
-            "its array type is {type_id}; valid types are 0 to 12"
-        ));
+        return Err(format!("its array type is {type_id}; valid types are 0 to 12").into());
     };
     let count = reader.count("values", *min_bytes)?;
     Ok(match type_id {
@@ -89,6 +90,6 @@ fn bool(reader: &mut Reader) -> Result<bool, String> {
     }
 }
 
-fn repeat<T>(count: usize, read: impl FnMut() -> Result<T, String>) -> Result<Vec<T>, String> {
+fn repeat<T, E>(count: usize, read: impl FnMut() -> Result<T, E>) -> Result<Vec<T>, E> {
     std::iter::repeat_with(read).take(count).collect()
 }

@@ -4,10 +4,10 @@ mod zip;
 
 use std::collections::BTreeMap;
 
-use crate::TensorInfo;
 use crate::error_text::excerpt;
 use crate::pickle::state_dict;
 use crate::pickle::unpickler::run;
+use crate::{ParseError, TensorInfo};
 
 use self::zip::Archive;
 
@@ -17,15 +17,15 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
 }
 
 /// Finds the tensors in a file's bytes.
-pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, ParseError> {
     let archive = Archive::parse(bytes)?;
     if let Some(order) = archive.find("byteorder")? {
         let order = String::from_utf8_lossy(&bytes[order]);
         if order != "little" {
-            return Err(format!(
+            return Err(ParseError::Unsupported(format!(
                 "its byte order is {}; only little is supported",
                 excerpt(&order)
-            ));
+            )));
         }
     }
     let pickle = archive
@@ -35,6 +35,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String
     state_dict::tensors(&unpickled, |storage| {
         archive
             .find(&format!("data/{}", storage.key))?
-            .ok_or_else(|| format!("its storage {} is missing", excerpt(storage.key)))
+            .ok_or_else(|| format!("its storage {} is missing", excerpt(storage.key)).into())
     })
 }

@@ -1,7 +1,7 @@
 //! The allowlist of functions and classes that a pickle may reference: those that build tensors.
 
-use crate::DType;
 use crate::error_text::excerpt;
+use crate::{DType, ParseError};
 
 /// A Python global that a pickle may reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Global {
 }
 
 /// Resolves a global; the error names one that is not allowed.
-pub(super) fn find_class(module: &str, name: &str) -> Result<Global, String> {
+pub(super) fn find_class(module: &str, name: &str) -> Result<Global, ParseError> {
     let found = match module {
         "collections" => (name == "OrderedDict").then_some(Global::OrderedDict),
         "torch._utils" => rebuild(name),
@@ -35,13 +35,49 @@ pub(super) fn find_class(module: &str, name: &str) -> Result<Global, String> {
             .or_else(|| untyped(name)),
         _ => None,
     };
-    found.ok_or_else(|| {
-        format!(
-            "it wants to call `{}.{}`, which is not among the few functions that build tensors",
-            excerpt(module),
-            excerpt(name)
-        )
-    })
+    found.ok_or_else(|| refused(module, name))
+}
+
+/// The error for a global that is not allowed. What PyTorch itself writes is named by what it makes.
+fn refused(module: &str, name: &str) -> ParseError {
+    let global = format!("`{}.{}`", excerpt(module), excerpt(name));
+    let made = match (module, name) {
+        ("torch._utils", "_rebuild_sparse_tensor" | "_rebuild_sparse_csr_tensor") => {
+            "sparse tensors"
+        }
+        ("torch._utils", "_rebuild_qtensor") => "quantized tensors",
+        ("torch._utils", "_rebuild_nested_tensor") => "nested tensors",
+        ("torch._utils", "_rebuild_meta_tensor_no_storage") => "tensors without values",
+        ("torch._utils", "_rebuild_wrapper_subclass")
+        | ("torch._tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
+            "tensors of other classes or with attributes"
+        }
+        ("torch" | "torch.storage", name) if is_tensor_type(name) => {
+            return ParseError::Unsupported(format!(
+                "it has tensors of the type {global}, which is not supported; \
+                 supported are float64, float32, float16, bfloat16, integers and bool"
+            ));
+        }
+        _ => {
+            return ParseError::Unsupported(format!(
+                "it wants to call {global}, which is not among the few functions that build tensors; \
+                 use the model's safetensors file"
+            ));
+        }
+    };
+    ParseError::Unsupported(format!(
+        "it has {made} ({global}), which are not supported; save plain tensors"
+    ))
+}
+
+/// Whether this is the name of a storage class, or of a dtype that ends in its width.
+fn is_tensor_type(name: &str) -> bool {
+    const DTYPES: [&str; 7] = ["bits", "complex", "float", "int", "qint", "quint", "uint"];
+    let is_dtype = |kind: &&str| {
+        let width = name.strip_prefix(*kind);
+        width.is_some_and(|width| width.starts_with(|it: char| it.is_ascii_digit()))
+    };
+    name.ends_with("Storage") || DTYPES.iter().any(is_dtype)
 }
 
 fn rebuild(name: &str) -> Option<Global> {

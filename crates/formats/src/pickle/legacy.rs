@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::TensorInfo;
 use crate::cursor::Cursor;
 use crate::error_text::excerpt;
 use crate::pickle::state_dict;
 use crate::pickle::unpickler::{Unpickled, run};
 use crate::pickle::value::{Object, Storage, Value};
+use crate::{ParseError, TensorInfo};
 
 /// 0x1950a86a20f9469cfc6c in little-endian order.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
@@ -16,7 +16,7 @@ const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0
 const VERSION: i64 = 1001;
 
 /// Finds the tensors in a file's bytes.
-pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, ParseError> {
     let magic = run(bytes, 0)
         .ok()
         .filter(|unpickled| unpickled.top == Value::Large(&MAGIC));
@@ -24,7 +24,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String
         magic.ok_or("it is neither a zip archive nor a pickle with PyTorch's magic number")?;
     let version = run(bytes, magic.end)?;
     if version.top != Value::Integer(VERSION) {
-        return Err(format!("its version is not {VERSION}"));
+        return Err(ParseError::Unsupported(format!(
+            "its version is not {VERSION}, and no other is supported"
+        )));
     }
     // System info. Storages are little-endian on every system.
     let system = run(bytes, version.end)?;
@@ -35,7 +37,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String
         ranges
             .get(storage.key)
             .cloned()
-            .ok_or_else(|| format!("its storage {} is missing", excerpt(storage.key)))
+            .ok_or_else(|| format!("its storage {} is missing", excerpt(storage.key)).into())
     })
 }
 

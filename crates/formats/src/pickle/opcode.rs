@@ -52,3 +52,6 @@ pub(super) const STACK_GLOBAL: u8 = 0x93;
 pub(super) const BINPERSID: u8 = b'Q';
 pub(super) const REDUCE: u8 = b'R';
 pub(super) const BUILD: u8 = b'b';
+
+/// The opcodes that state dicts do not need: instances, sets, aliases, buffers, and those of protocols 0 and 1.
+pub(super) const UNSUPPORTED: &[u8] = b"012FILPSVdgilop\x81\x82\x83\x84\x8f\x90\x91\x92\x97\x98";

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::parse;
-use crate::TensorInfo;
+use crate::{ParseError, TensorInfo};
 
 /// Files written by PyTorch, good and hostile.
 const FILES: [&str; 22] = [
@@ -48,7 +48,7 @@ fn bytes_of(file: &str) -> Vec<u8> {
 
 /// Parses, and checks that every element of every tensor lies in its byte range, and the range in the file.
 #[track_caller]
-fn check(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
+fn check(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, ParseError> {
     let tensors = parse(bytes)?;
     assert!(!tensors.is_empty());
     for (name, info) in &tensors {
@@ -75,9 +75,17 @@ fn check(bytes: &[u8]) -> Result<BTreeMap<String, TensorInfo>, String> {
 /// Asserts that a file is refused with a message that contains this one.
 #[track_caller]
 fn refused(bytes: &[u8], message: &str) {
-    let problem = check(bytes).unwrap_err();
+    let problem = check(bytes).unwrap_err().to_string();
     assert!(problem.contains(message), "{problem}");
     assert!(problem.len() < 1000, "{problem}");
+}
+
+/// Asserts that a file is refused with such a message, as one that may be valid.
+#[track_caller]
+fn unsupported(bytes: &[u8], message: &str) {
+    refused(bytes, message);
+    let error = check(bytes).unwrap_err();
+    assert!(matches!(error, ParseError::Unsupported(_)), "{error}");
 }
 
 /// A pickle of protocol 2 with these opcodes.

@@ -8,6 +8,7 @@ mod literal;
 
 use std::collections::HashMap;
 
+use crate::ParseError;
 use crate::cursor::Cursor;
 use crate::pickle::opcode::*;
 use crate::pickle::value::{Heap, Object, Value};
@@ -28,7 +29,7 @@ pub(super) struct Unpickled<'a> {
 }
 
 /// Unpickles from offset `start`.
-pub(super) fn run(bytes: &[u8], start: usize) -> Result<Unpickled<'_>, String> {
+pub(super) fn run(bytes: &[u8], start: usize) -> Result<Unpickled<'_>, ParseError> {
     let mut unpickler = Unpickler {
         cursor: Cursor::at(bytes, start),
         stack: Vec::new(),
@@ -40,9 +41,7 @@ pub(super) fn run(bytes: &[u8], start: usize) -> Result<Unpickled<'_>, String> {
     let opcode = unpickler.cursor.u8()?;
     let version = unpickler.cursor.u8()?;
     if opcode != PROTO || !(2..=5).contains(&version) {
-        return Err(format!(
-            "no pickle of protocols 2 to 5 starts at byte {start}"
-        ));
+        return Err(format!("no pickle of protocols 2 to 5 starts at byte {start}").into());
     }
     loop {
         unpickler.count(1)?;
@@ -72,13 +71,17 @@ struct Unpickler<'a> {
 
 impl<'a> Unpickler<'a> {
     /// Counts opcodes towards [`MAX_OPCODES`].
-    fn count(&mut self, opcodes: usize) -> Result<(), String> {
+    fn count(&mut self, opcodes: usize) -> Result<(), ParseError> {
         let left = self.opcodes_left.checked_sub(opcodes);
-        self.opcodes_left = left.ok_or("its pickle is too long for a state dict")?;
+        self.opcodes_left = left.ok_or_else(|| {
+            ParseError::unsupported(
+                "its pickle is too long for a state dict, and nothing else is supported",
+            )
+        })?;
         Ok(())
     }
 
-    fn step(&mut self, opcode: u8) -> Result<(), String> {
+    fn step(&mut self, opcode: u8) -> Result<(), ParseError> {
         match opcode {
             // Frame lengths only matter to streaming readers.
             FRAME => {

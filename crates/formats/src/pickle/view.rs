@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::pickle::value::{Heap, Value};
 use crate::tensor_info::element_count;
-use crate::{DType, TensorInfo};
+use crate::{DType, ParseError, TensorInfo};
 
 /// The most dimensions of a tensor. A pickle references a tuple of any length in two bytes, so without a limit a small file
 /// could demand much memory.
@@ -23,7 +23,7 @@ pub(super) struct TensorView {
 
 impl TensorView {
     /// The location in the file, if the view lies within its storage.
-    pub(super) fn locate(self, storage: &Range<usize>) -> Result<TensorInfo, String> {
+    pub(super) fn locate(self, storage: &Range<usize>) -> Result<TensorInfo, ParseError> {
         let Self {
             dtype,
             offset,
@@ -33,18 +33,9 @@ impl TensorView {
         let (_, size) = dtype.block();
         let stored = storage.len() / size;
         if shape.len() != strides.len() {
-            return Err(format!(
-                "it has the sizes {shape:?} and the strides {strides:?}"
-            ));
+            return Err(format!("it has the sizes {shape:?} and the strides {strides:?}").into());
         }
         let elements = element_count(&shape)?;
-        // PyTorch's `expand` makes overlapping views, with which a storage of one element could stand for a tensor larger than
-        // memory. So a view may have no more elements than its storage.
-        if elements > stored {
-            return Err(format!(
-                "it has {elements} elements, and its storage has {stored}"
-            ));
-        }
         let length = if elements == 0 {
             Some(0)
         } else {
@@ -57,8 +48,17 @@ impl TensorView {
             return Err(format!(
                 "its sizes {shape:?} and strides {strides:?} from element {offset} on \
                  reach beyond the {stored} elements of its storage"
-            ));
+            )
+            .into());
         };
+        // PyTorch's `expand` makes overlapping views, with which a storage of one element could stand for a tensor larger than
+        // memory. So a view may have no more elements than its storage.
+        if elements > stored {
+            return Err(ParseError::Unsupported(format!(
+                "it has {elements} elements, and its storage has {stored}: it was expanded, which is not supported; \
+                 save a contiguous copy"
+            )));
+        }
         let contiguous = elements == 0 || is_contiguous(&shape, &strides);
         Ok(TensorInfo {
             dtype,
@@ -90,17 +90,18 @@ fn is_contiguous(shape: &[usize], strides: &[usize]) -> bool {
 }
 
 /// The shape or strides of a tensor.
-pub(super) fn sizes<'a>(heap: &Heap<'a>, value: Value<'a>) -> Result<Vec<usize>, String> {
+pub(super) fn sizes<'a>(heap: &Heap<'a>, value: Value<'a>) -> Result<Vec<usize>, ParseError> {
     let values = heap
         .tuple(value)
         .ok_or("its sizes or strides are not a tuple")?;
     if values.len() > MAX_DIMS {
-        return Err(format!(
+        return Err(ParseError::Unsupported(format!(
             "it has {} dimensions; at most {MAX_DIMS} are supported",
             values.len()
-        ));
+        )));
     }
-    values.iter().map(|value| size(*value)).collect()
+    let sizes: Result<Vec<usize>, String> = values.iter().map(|value| size(*value)).collect();
+    Ok(sizes?)
 }
 
 /// A size, stride or offset.

@@ -1,6 +1,6 @@
 //! Broken and hostile GGUF files: each is refused in one line, or read without harm.
 
-use attentive_formats::gguf;
+use attentive_formats::{ParseError, gguf};
 use proptest::prelude::*;
 
 const FIXTURES: [&str; 2] = ["kinds.gguf", "metadata.gguf"];
@@ -47,15 +47,22 @@ fn tensor(name: &str, sizes: &[u64], dtype: u32, offset: u64) -> Vec<u8> {
 
 /// The file is refused, with a message that contains this one.
 fn check(file: &[u8], message: &str) {
-    let problem = gguf::parse(file).unwrap_err();
+    let problem = gguf::parse(file).unwrap_err().to_string();
     assert!(problem.contains(message), "{problem:?} lacks {message:?}");
     assert_one_line(&problem);
+}
+
+/// The file is refused with such a message, as one that may be valid.
+fn check_unsupported(file: &[u8], message: &str) {
+    check(file, message);
+    let error = gguf::parse(file).unwrap_err();
+    assert!(matches!(error, ParseError::Unsupported(_)), "{error}");
 }
 
 /// The file is refused in one line, or every tensor lies in it.
 fn check_harmless(file: &[u8]) {
     match gguf::parse(file) {
-        Err(problem) => assert_one_line(&problem),
+        Err(problem) => assert_one_line(&problem.to_string()),
         Ok(read) => {
             for tensor in read.tensors.values() {
                 let data: usize = tensor.shape.iter().product();
@@ -77,11 +84,12 @@ fn assert_one_line(problem: &str) {
 fn magics() {
     check(b"", "it ends where 4 more bytes should follow byte 0");
     check(b"GGML\x03\0\0\0", "does not start with GGUF");
-    for version in [0, 1, 4] {
+    check(b"GGUF\0\0\0\0", "version 0");
+    for version in [1, 4] {
         let version_here = [b"GGUF", &[version, 0, 0, 0][..]].concat();
-        check(&version_here, &format!("version {version}"));
+        check_unsupported(&version_here, &format!("version {version}"));
     }
-    check(b"GGUF\0\0\0\x03", "big endian");
+    check_unsupported(b"GGUF\0\0\0\x03", "big endian");
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn truncated_at_every_byte() {
             .unwrap();
         for length in 0..end {
             let problem = gguf::parse(&whole[..length]).unwrap_err();
-            assert_one_line(&problem);
+            assert_one_line(&problem.to_string());
         }
         // Only padding follows the last element.
         gguf::parse(&whole[..end]).unwrap();
@@ -168,7 +176,7 @@ fn deeply_nested_arrays() {
         file(&[key("k", 9, &arrays)], &[], 0)
     };
     gguf::parse(&nested(4)).unwrap();
-    check(&nested(5), "more than 4 deep");
+    check_unsupported(&nested(5), "more than 4 deep");
     check(&nested(100_000), "more than 4 deep");
 }
 
@@ -178,12 +186,16 @@ fn alignments() {
         let alignment = key("general.alignment", type_id, value);
         file(&[alignment], &[tensor("t", &[1], 0, 0)], 64)
     };
-    for bad in [0u32, 3, 48, u32::MAX] {
+    for bad in [0u32, 3, u32::MAX] {
         check(
             &aligned(4, &bad.to_le_bytes()),
             "general.alignment is not a power of two",
         );
     }
+    check_unsupported(
+        &aligned(4, &48u32.to_le_bytes()),
+        "general.alignment is not a power of two but 48, which is not supported",
+    );
     check(
         &aligned(5, &(-32i32).to_le_bytes()),
         "an i32, not a non-negative integer",
@@ -228,11 +240,17 @@ fn bad_tensors() {
     refused(tensor("t", &[1], 0, 320), "reach beyond");
     refused(tensor("t", &[1], 0, 1 << 50), "reach beyond");
     refused(tensor("t", &[1], 0, u64::MAX - 31), "beyond the file");
-    refused(
+    let unsupported =
+        |tensor: Vec<u8>, message: &str| check_unsupported(&file(&[], &[tensor], 320), message);
+    unsupported(
         tensor("t", &[32], 6, 0),
-        "tensor t: its type is 6 (Q5_0); supported are F32",
+        "tensor t: its type 6 (Q5_0) is not supported; supported are F32",
     );
-    refused(tensor("t", &[32], 4, 0), "its type is 4 (unknown)");
+    unsupported(tensor("t", &[32], 4, 0), "its type 4 (unknown)");
+    refused(
+        tensor("t", &[32], 1 << 20, 0),
+        "its type is 1048576, which no version of ggml has",
+    );
     refused(
         tensor(&"\n".repeat(300), &[1; 5], 0, 0),
         "…: it has 5 dimensions",

@@ -60,19 +60,19 @@ impl BeamConfig {
     pub fn validate(&self) -> Result<(), SettingError> {
         SettingError::first([
             (
-                "beams",
+                "num_beams",
                 self.num_beams as f64,
                 (1..=MAX_BEAMS).contains(&self.num_beams),
                 &format!("1 to {MAX_BEAMS}"),
             ),
             (
-                "return",
+                "num_return_sequences",
                 self.num_return_sequences as f64,
                 (1..=self.num_beams).contains(&self.num_return_sequences),
                 &format!("1 to {}, the number of beams", self.num_beams),
             ),
             (
-                "length-penalty",
+                "length_penalty",
                 self.length_penalty,
                 self.length_penalty.is_finite(),
                 "a finite number",

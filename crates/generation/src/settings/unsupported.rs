@@ -77,7 +77,7 @@ impl GenerationSettings {
             (Some(beams @ 2..), Some(true)) => Err(wrong(
                 &self.path,
                 format!(
-                    "num_beams {beams} with do_sample true asks for beam sampling, which is not supported; use beam search (--beams {beams}) or sampling (--beams 1)"
+                    "num_beams {beams} with do_sample true asks for beam sampling, which is not supported; give num_beams {beams} for beam search, or give num_beams 1 for sampling"
                 ),
             )),
             _ => Ok(()),
@@ -89,7 +89,7 @@ impl GenerationSettings {
         match self.do_sample {
             Some(true) => Err(wrong(
                 &self.path,
-                "do_sample true asks for sampling, and only beam search is supported here; give a beam width (--beams 4) to use it instead".to_owned(),
+                "do_sample true asks for sampling, and only beam search is supported here; give num_beams 4 to use it instead".to_owned(),
             )),
             _ => Ok(()),
         }
@@ -114,13 +114,13 @@ impl GenerationSettings {
             Some(count) if beams > 1 => Err(wrong(
                 &self.path,
                 format!(
-                    "num_return_sequences {count} asks for more texts than {beams} beams return; use {count} beams (--beams {count}) or return fewer texts (--return {beams})"
+                    "num_return_sequences {count} asks for more texts than {beams} beams return; give num_beams {count}, or give num_return_sequences {beams}"
                 ),
             )),
             Some(count) => Err(wrong(
                 &self.path,
                 format!(
-                    "num_return_sequences {count} asks for several texts, which only beam search returns; use {count} beams (--beams {count}) or return one text (--return 1)"
+                    "num_return_sequences {count} asks for several texts, which only beam search returns; give num_beams {count}, or give num_return_sequences 1"
                 ),
             )),
             None => Ok(()),
@@ -141,7 +141,7 @@ impl GenerationSettings {
                 Err(wrong(
                     &self.path,
                     format!(
-                        "max_length {max_length} leaves no room after {prompt}; give the number of new tokens (--max-new-tokens)"
+                        "max_length {max_length} leaves no room after {prompt}; give max_new_tokens"
                     ),
                 ))
             }

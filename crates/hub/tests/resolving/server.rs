@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// The one model.
+/// The id of the model, unless a test changes it.
 pub const REPO: &str = "owner/tiny";
 
 /// Its former name, which redirects.
@@ -15,6 +15,8 @@ pub const FORMER_REPO: &str = "owner/former";
 /// The contents and behavior of the hub; changed between runs.
 #[derive(Clone)]
 pub struct Model {
+    /// Its id, `owner/name`.
+    pub repo: String,
     pub commit: String,
     pub files: BTreeMap<String, Vec<u8>>,
     /// Further names in the listing.
@@ -41,6 +43,7 @@ impl Model {
     pub fn new(files: &[(&str, &[u8])]) -> Self {
         let files = files.iter();
         Self {
+            repo: REPO.to_owned(),
             commit: "a".repeat(40),
             files: files
                 .map(|(name, it)| (name.to_string(), it.to_vec()))
@@ -193,14 +196,15 @@ impl Reply {
 fn route(model: &Model, request: &Request) -> Reply {
     let path = &*request.path;
     if path.contains(FORMER_REPO) {
-        let location = path.replace(FORMER_REPO, REPO);
+        let location = path.replace(FORMER_REPO, &model.repo);
         return Reply::new(307, &[("location", location)], Vec::new());
     }
     let known = |revision: &str| {
         let revision = revision.replace("%2F", "/");
         revision == "main" || revision == model.tag || revision == model.commit
     };
-    if let Some(revision) = path.strip_prefix(&format!("/api/models/{REPO}/revision/")) {
+    let repo = &model.repo;
+    if let Some(revision) = path.strip_prefix(&format!("/api/models/{repo}/revision/")) {
         return match known(revision) {
             true => Reply::new(200, &[], listing(model)),
             false => Reply::error(404, "RevisionNotFound"),
@@ -210,7 +214,7 @@ fn route(model: &Model, request: &Request) -> Reply {
         return file(model, name, request);
     }
     let Some((revision, name)) = path
-        .strip_prefix(&format!("/{REPO}/resolve/"))
+        .strip_prefix(&format!("/{repo}/resolve/"))
         .and_then(|rest| rest.split_once('/'))
     else {
         return Reply::error(404, "RepoNotFound");
@@ -245,8 +249,8 @@ fn listing(model: &Model) -> Vec<u8> {
     let names: Vec<String> = names
         .map(|name| format!("{{\"rfilename\": \"{name}\"}}"))
         .collect();
-    let (commit, names) = (&model.commit, names.join(", "));
-    format!("{{\"id\": \"{REPO}\", \"sha\": \"{commit}\", \"siblings\": [{names}]}}").into_bytes()
+    let (repo, commit, names) = (&model.repo, &model.commit, names.join(", "));
+    format!("{{\"id\": \"{repo}\", \"sha\": \"{commit}\", \"siblings\": [{names}]}}").into_bytes()
 }
 
 /// The contents of a file, or the requested range.

@@ -46,8 +46,17 @@ const UNSUPPORTED: [&str; 6] = [
 impl Preprocessor {
     /// Reads preprocessor_config.json of a model folder. Old files do not name a processor; then `model_type` of config.json
     /// decides.
+    ///
+    /// A folder without the file is an error, as in transformers: models of one type were trained on different sizes and
+    /// colors. [`Preprocessor::default_vit`] and [`Preprocessor::default_deit`] are the defaults of the types.
     pub fn from_folder(folder: &Path) -> Result<Self, ImageError> {
         let path = folder.join("preprocessor_config.json");
+        if folder.is_dir() && !path.exists() {
+            return Err(ImageError::NoConfig {
+                folder: folder.to_owned(),
+                processor: processor_of_model(folder),
+            });
+        }
         let config = Config {
             keys: read(&path)?,
             path,
@@ -57,6 +66,15 @@ impl Preprocessor {
             None => config.defaults_of_model(&folder.join("config.json"))?,
         };
         config.preprocessor(defaults)
+    }
+}
+
+/// The processor of the model type in config.json; ViT's if there is none.
+fn processor_of_model(folder: &Path) -> &'static str {
+    let config = read(&folder.join("config.json")).unwrap_or_default();
+    match config.get("model_type").and_then(Value::as_str) {
+        Some("deit") => "DeiTImageProcessor",
+        _ => "ViTImageProcessor",
     }
 }
 

@@ -31,6 +31,25 @@ fn a_file_that_is_not_an_image_is_reported() {
     }
 }
 
+/// What the format has and the decoder does not read.
+#[test]
+fn an_unusual_file_is_not_supported_rather_than_broken() {
+    let mut unusual = file("rgb.bmp");
+    // The compression: BMP files may hold a JPEG.
+    unusual[30] = 4;
+    let error = Image::decode("it", &unusual).unwrap_err();
+    assert!(matches!(error, ImageError::Unsupported { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("it is not supported ("), "{text}");
+    assert!(
+        text.ends_with("JPEG compression); convert it to PNG"),
+        "{text}"
+    );
+    unusual[30] = 99;
+    let error = Image::decode("it", &unusual).unwrap_err();
+    assert!(matches!(error, ImageError::Broken { .. }), "{error}");
+}
+
 #[test]
 fn a_missing_file_is_reported() {
     let error = Image::open(Path::new("no/such.png")).unwrap_err();

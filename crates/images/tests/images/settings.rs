@@ -156,3 +156,29 @@ fn a_broken_or_missing_file_is_an_error() {
     assert!(matches!(error, ImageError::Io { .. }));
     assert!(error.to_string().ends_with("; check the path"), "{error}");
 }
+
+/// As in transformers, nothing is guessed: the message says what is missing and what would do.
+#[test]
+fn a_folder_without_the_file_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model_type, processor) in [("vit", "ViTImageProcessor"), ("deit", "DeiTImageProcessor")] {
+        let config = json!({"model_type": model_type}).to_string();
+        std::fs::write(folder.path().join("config.json"), config).unwrap();
+        let error = Preprocessor::from_folder(folder.path()).unwrap_err();
+        assert!(matches!(error, ImageError::NoConfig { .. }), "{error}");
+        let example = json!({"image_processor_type": processor, "size": 224});
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{} has no preprocessor_config.json, which says how images become the model's input; download it, \
+                 or write one, such as {{\"image_processor_type\": \"{processor}\", \"size\": 224}}",
+                folder.path().display()
+            )
+        );
+        // The example can be used.
+        preprocessor(&example).unwrap();
+    }
+    std::fs::remove_file(folder.path().join("config.json")).unwrap();
+    let error = Preprocessor::from_folder(folder.path()).unwrap_err();
+    assert!(matches!(error, ImageError::NoConfig { .. }), "{error}");
+}

@@ -18,6 +18,9 @@ use crate::{ConfigError, Initializer};
 with_heads! {
     /// Settings of argmax attention.
     pub struct ArgmaxConfig {}
+
+    /// As many heads.
+    new() {}
 }
 
 impl AttentionSettings for ArgmaxConfig {

@@ -37,6 +37,7 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::{refuse, size};
 use crate::{ConfigError, Flops, Initializer};
 
@@ -56,6 +57,21 @@ with_heads! {
         /// The longest sequence with full attention; only longer ones are block-sparse.
         #[serde(default, skip_serializing_if = "is_zero")]
         pub full_length: usize,
+    }
+
+    /// As many heads, with blocks of this size, each of which attends to as many random ones.
+    new(block: usize, random_blocks: usize) {
+        seed: 0,
+        sampling: BlockSampling::default(),
+        full_length: 0,
+    }
+}
+
+impl BigBirdConfig {
+    setters! {
+        with_seed(seed: u64);
+        with_sampling(sampling: BlockSampling);
+        with_full_length(full_length: usize);
     }
 }
 

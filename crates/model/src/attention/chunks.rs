@@ -24,6 +24,7 @@ use super::reformer::lsh_attention::ChunkedWeights;
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::size;
 use crate::{ConfigError, Flops, Initializer};
 
@@ -42,6 +43,9 @@ with_heads! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub padding: Option<PaddingConfig>,
     }
+
+    /// As many heads, with chunks of this size.
+    new(chunk: usize) { chunks_before: one(), chunks_after: 0, padding: None }
 }
 
 fn one() -> usize {
@@ -49,6 +53,12 @@ fn one() -> usize {
 }
 
 impl ChunksConfig {
+    setters! {
+        with_chunks_before(chunks_before: usize);
+        with_chunks_after(chunks_after: usize);
+        with_padding(padding: PaddingConfig => Some);
+    }
+
     /// How many keys a query attends to.
     fn visible_keys(&self) -> usize {
         let chunks = self.chunks_before.saturating_add(self.chunks_after);

@@ -11,6 +11,7 @@ use burn::tensor::Tensor;
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
+use crate::builders::setters;
 use crate::checks::refuse;
 use crate::{ConfigError, Initializer};
 
@@ -23,6 +24,15 @@ with_heads! {
         /// The initial factor of all heads.
         #[serde(default = "ten")]
         pub factor: f64,
+    }
+
+    /// As many heads.
+    new() { factor: ten() }
+}
+
+impl CosineConfig {
+    setters! {
+        with_factor(factor: f64);
     }
 }
 

@@ -6,6 +6,7 @@ use burn::module::Module;
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
+use crate::builders::setters;
 use crate::checks::positive;
 use crate::{ConfigError, Initializer};
 
@@ -15,6 +16,15 @@ with_heads! {
         /// The scale of the scores; `1 / √head_width` by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub scale: Option<f64>,
+    }
+
+    /// As many heads, scaled by `1 / √head_width`.
+    new() { scale: None }
+}
+
+impl FullAttentionConfig {
+    setters! {
+        with_scale(scale: f64 => Some);
     }
 }
 

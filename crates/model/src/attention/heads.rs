@@ -1,40 +1,77 @@
 //! The config fields that all kinds with heads share.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Attention, AttentionSpec, MultiHead, Pattern};
+use crate::builders::setters;
 use crate::checks::{positive, probability, refuse, size};
 use crate::{ConfigError, Flops, Initializer, NormConfig};
 
 /// Number and width of the heads, and their projections.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HeadsConfig {
     /// Query heads.
     pub heads: usize,
     /// Key-value heads, each shared by `heads / key_value_heads` query heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_value_heads: Option<usize>,
     /// Width of one head; the model's width divided by `heads` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_width: Option<usize>,
     /// Dropout on the attention weights.
+    #[serde(default)]
     pub dropout: f64,
     /// Whether the query, key and value projections have biases.
+    #[serde(default)]
     pub bias: bool,
     /// Whether the output projection has a bias.
+    #[serde(default)]
     pub output_bias: bool,
     /// Query-key normalization: the norm of each query and key head, before rotary positions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_norm: Option<NormConfig>,
 }
 
+/// The keys of [`HeadsConfig`] in files.
+pub(super) const HEADS_KEYS: [&str; 7] = [
+    "heads",
+    "key_value_heads",
+    "head_width",
+    "dropout",
+    "bias",
+    "output_bias",
+    "head_norm",
+];
+
+/// So many plain heads.
+impl From<usize> for HeadsConfig {
+    fn from(heads: usize) -> Self {
+        Self::new(heads)
+    }
+}
+
 impl HeadsConfig {
-    /// Heads that divide the model's width, with projections without biases.
-    pub fn plain(heads: usize, dropout: f64) -> Self {
+    /// Heads that divide the model's width, with projections without biases, and no dropout.
+    pub fn new(heads: usize) -> Self {
         Self {
             heads,
             key_value_heads: None,
             head_width: None,
-            dropout,
+            dropout: 0.0,
             bias: false,
             output_bias: false,
             head_norm: None,
         }
+    }
+
+    setters! {
+        with_key_value_heads(key_value_heads: usize => Some);
+        with_head_width(head_width: usize => Some);
+        with_dropout(dropout: f64);
+        with_bias(bias: bool);
+        with_output_bias(output_bias: bool);
+        with_head_norm(head_norm: NormConfig => Some);
     }
 
     /// The number of key-value heads.
@@ -156,13 +193,19 @@ impl HeadsConfig {
     }
 }
 
-/// Declares a config struct with the fields of [`HeadsConfig`] besides its own. Recipes set them all in one line, and serde
-/// cannot both flatten a nested struct and refuse unknown keys.
+/// Declares a config struct with the fields of [`HeadsConfig`] besides its own, their setters, and `new`, whose arguments are
+/// the number of heads and the own settings without a default; its body has the defaults of the others. Recipes set all fields
+/// in one line, and serde cannot both flatten a nested struct and refuse unknown keys.
 macro_rules! with_heads {
     (
         $(#[$about:meta])*
         pub struct $name:ident {
             $($(#[$field_about:meta])* pub $field:ident: $type:ty,)*
+        }
+
+        $(#[$new_about:meta])*
+        new($($required:ident: $required_type:ty),*) {
+            $($optional:ident: $default:expr),* $(,)?
         }
     ) => {
         $(#[$about])*
@@ -193,6 +236,39 @@ macro_rules! with_heads {
         }
 
         impl $name {
+            $(#[$new_about])*
+            pub fn new(heads: usize, $($required: $required_type),*) -> Self {
+                let $crate::attention::HeadsConfig {
+                    heads,
+                    key_value_heads,
+                    head_width,
+                    dropout,
+                    bias,
+                    output_bias,
+                    head_norm,
+                } = $crate::attention::HeadsConfig::new(heads);
+                Self {
+                    $($required,)*
+                    $($optional: $default,)*
+                    heads,
+                    key_value_heads,
+                    head_width,
+                    dropout,
+                    bias,
+                    output_bias,
+                    head_norm,
+                }
+            }
+
+            $crate::builders::setters! {
+                with_key_value_heads(key_value_heads: usize => Some);
+                with_head_width(head_width: usize => Some);
+                with_dropout(dropout: f64);
+                with_bias(bias: bool);
+                with_output_bias(output_bias: bool);
+                with_head_norm(head_norm: $crate::NormConfig => Some);
+            }
+
             /// The fields that all kinds with heads share.
             pub fn heads_config(&self) -> $crate::attention::HeadsConfig {
                 $crate::attention::HeadsConfig {

@@ -13,6 +13,7 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::refuse;
 use crate::{ConfigError, Flops, Initializer};
 
@@ -22,6 +23,15 @@ with_heads! {
         /// The feature map.
         #[serde(default = "default_map")]
         pub map: FeatureMap,
+    }
+
+    /// As many heads.
+    new() { map: default_map() }
+}
+
+impl LinearAttentionConfig {
+    setters! {
+        with_map(map: FeatureMap);
     }
 }
 

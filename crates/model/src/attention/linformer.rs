@@ -20,6 +20,7 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::within;
 use crate::{ConfigError, Flops, Initializer};
 
@@ -31,6 +32,15 @@ with_heads! {
         /// Which projections are shared.
         #[serde(default)]
         pub sharing: LinformerSharing,
+    }
+
+    /// As many heads, with keys and values projected to this length.
+    new(projected_length: usize) { sharing: LinformerSharing::default() }
+}
+
+impl LinformerConfig {
+    setters! {
+        with_sharing(sharing: LinformerSharing);
     }
 }
 

@@ -35,6 +35,7 @@ use super::{
     Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, HeadsConfig,
     RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::{refuse, size};
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
@@ -50,6 +51,9 @@ with_heads! {
         #[serde(default)]
         pub globals: usize,
     }
+
+    /// As many heads, with windows of this size.
+    new(window: usize) { dilation: one(), globals: 0 }
 }
 
 fn one() -> usize {
@@ -57,6 +61,11 @@ fn one() -> usize {
 }
 
 impl LongformerConfig {
+    setters! {
+        with_dilation(dilation: usize);
+        with_globals(globals: usize);
+    }
+
     /// The largest distance within a window.
     fn max_distance(&self) -> usize {
         (self.window / 2).saturating_mul(self.dilation)

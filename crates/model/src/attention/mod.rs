@@ -13,6 +13,7 @@ mod argmax;
 mod big_bird;
 mod chunks;
 mod cosine;
+mod custom;
 mod full;
 mod heads;
 mod linear;
@@ -42,6 +43,11 @@ pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig, BlockSampling};
 pub use chunks::{Chunks, ChunksConfig};
 pub use cosine::{Cosine, CosineConfig};
+pub use custom::{
+    Custom, CustomConfig, CustomPattern, CustomSettings, Pair, PairScores, PatternCache,
+    PatternInput, PatternParameter, PatternParameters, PatternSpec, RegisterError, ScoreModifier,
+    SettingValue, register, registered,
+};
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
 pub use linear::{LinearAttentionConfig, LinearPattern};
@@ -62,6 +68,7 @@ pub use spec::{AttentionSpec, RelativePositions, Role, Widths};
 pub use transformer_xl::{MemoryStart, TransformerXl, TransformerXlConfig};
 pub use unprojected::Unprojected;
 
+use crate::builders::from_kinds;
 use crate::checks::refuse;
 use crate::indices::indices;
 use crate::{ConfigError, Flops, ForwardContext, Initializer};
@@ -70,10 +77,30 @@ use crate::{ConfigError, Flops, ForwardContext, Initializer};
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident($config:ty),)*) => {
         /// The attention of a block.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "kind", rename_all = "snake_case")]
         pub enum AttentionConfig {
             $($(#[$about])* $kind($config),)*
+            /// A kind that the program registered.
+            #[serde(untagged)]
+            Custom(CustomConfig),
+        }
+
+        /// The kinds of this crate, which serde reads from their names; `custom` looks up the others.
+        #[derive(Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        enum BuiltIn {
+            $($kind($config),)*
+        }
+
+        const BUILT_IN: &[&str] = &[$(stringify!($kind)),*];
+
+        impl From<BuiltIn> for AttentionConfig {
+            fn from(config: BuiltIn) -> Self {
+                match config {
+                    $(BuiltIn::$kind(settings) => Self::$kind(settings),)*
+                }
+            }
         }
 
         impl AttentionConfig {
@@ -81,15 +108,19 @@ macro_rules! kinds {
             pub fn settings(&self) -> &dyn AttentionSettings {
                 match self {
                     $(Self::$kind(settings) => settings,)*
+                    Self::Custom(settings) => settings,
                 }
             }
 
             fn settings_mut(&mut self) -> &mut dyn AttentionSettings {
                 match self {
                     $(Self::$kind(settings) => settings,)*
+                    Self::Custom(settings) => settings,
                 }
             }
         }
+
+        from_kinds!(AttentionConfig: $($kind($config)),*);
     };
 }
 

@@ -25,6 +25,7 @@ use super::{
     Attention, AttentionSettings, AttentionSpec, CommonSettings, HeadsConfig, Pattern, Role,
     spec::rotary_with_heads, unprojected::with_optional_heads,
 };
+use crate::builders::setters;
 use crate::checks::{probability, refuse};
 use crate::{ConfigError, Flops, Initializer};
 
@@ -92,6 +93,28 @@ pub enum QueryPosition {
     LeftOut,
 }
 
+impl NadarayaWatsonConfig {
+    /// A fixed bandwidth of one, without heads, and so without projections.
+    pub fn new(kernel: KernelShape) -> Self {
+        Self {
+            kernel,
+            width: one(),
+            learn_width: LearnWidth::default(),
+            query_position: QueryPosition::default(),
+            heads: None,
+            dropout: 0.0,
+        }
+    }
+
+    setters! {
+        with_width(width: f64);
+        with_learn_width(learn_width: LearnWidth);
+        with_query_position(query_position: QueryPosition);
+        with_heads(heads: usize => Some);
+        with_dropout(dropout: f64);
+    }
+}
+
 impl CommonSettings for NadarayaWatsonConfig {
     fn dropout_mut(&mut self) -> Option<&mut f64> {
         Some(&mut self.dropout)
@@ -99,7 +122,7 @@ impl CommonSettings for NadarayaWatsonConfig {
 
     fn heads(&self) -> Option<HeadsConfig> {
         let heads = self.heads?;
-        Some(HeadsConfig::plain(heads, self.dropout))
+        Some(HeadsConfig::new(heads).with_dropout(self.dropout))
     }
 }
 

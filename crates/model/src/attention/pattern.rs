@@ -10,8 +10,8 @@ use burn::tensor::Tensor;
 
 use super::full::Softmax;
 use super::{
-    Argmax, BigBird, Chunks, Cosine, LinearPattern, Linformer, NadarayaWatson, Performer, Role,
-    Scored,
+    Argmax, BigBird, Chunks, Cosine, Custom, LinearPattern, Linformer, NadarayaWatson, Performer,
+    Role, Scored,
 };
 use crate::{AttentionSite, ForwardContext};
 
@@ -38,6 +38,8 @@ pub enum Pattern {
     Linear(LinearPattern),
     /// Linear attention with random features.
     Performer(Performer),
+    /// One that the program registered.
+    Custom(Custom),
 }
 
 impl Pattern {
@@ -54,6 +56,7 @@ impl Pattern {
             Self::Chunks(pattern) => pattern.attend(qkv, context),
             Self::Linear(pattern) => pattern.attend(qkv, context),
             Self::Performer(pattern) => pattern.attend(qkv, context),
+            Self::Custom(pattern) => pattern.attend(qkv, context),
         }
     }
 

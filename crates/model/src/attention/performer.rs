@@ -12,6 +12,7 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
+use crate::builders::setters;
 use crate::checks::{refuse, within};
 use crate::{ConfigError, Flops, Initializer};
 
@@ -29,6 +30,16 @@ with_heads! {
         /// Added to every feature. Must be zero in causal layers, where its effect would depend on later keys.
         #[serde(default)]
         pub epsilon: f64,
+    }
+
+    /// As many heads, with as many random features.
+    new(features: usize) { resample_every: None, epsilon: 0.0 }
+}
+
+impl PerformerConfig {
+    setters! {
+        with_resample_every(resample_every: u64 => Some);
+        with_epsilon(epsilon: f64);
     }
 }
 

@@ -43,6 +43,7 @@ use super::heads::with_heads;
 use super::multi_head::{merge_heads, split_heads};
 use super::pattern::AttendContext;
 use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
+use crate::builders::setters;
 use crate::checks::{refuse, size, within};
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
@@ -78,6 +79,16 @@ with_heads! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub padding: Option<PaddingConfig>,
     }
+
+    /// As many heads, with as many buckets and hashes, and chunks of this size.
+    new(buckets: usize, hashes: usize, chunk: usize) {
+        chunks_before: one(),
+        chunks_after: 0,
+        seed: 0,
+        generator: RotationGenerator::default(),
+        factors: Vec::new(),
+        padding: None,
+    }
 }
 
 /// The random number generator of the rotations.
@@ -100,6 +111,15 @@ fn one() -> usize {
 }
 
 impl ReformerConfig {
+    setters! {
+        with_chunks_before(chunks_before: usize);
+        with_chunks_after(chunks_after: usize);
+        with_seed(seed: u64);
+        with_generator(generator: RotationGenerator);
+        with_factors(factors: impl Into<Vec<usize>> => Into::into);
+        with_padding(padding: PaddingConfig => Some);
+    }
+
     /// The factors of the buckets, each with its own rotations.
     fn bucket_factors(&self) -> Vec<usize> {
         match self.factors.as_slice() {

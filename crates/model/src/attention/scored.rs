@@ -15,6 +15,7 @@ use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, CommonSettings, HeadsConfig, Pattern,
     spec::rotary_with_heads, unprojected::with_optional_heads,
 };
+use crate::builders::setters;
 use crate::checks::{probability, refuse, size};
 use crate::{ConfigError, Flops, Initializer};
 
@@ -50,6 +51,20 @@ pub enum ScoreConfig {
 }
 
 impl ScoredConfig {
+    /// Without heads, and so without projections.
+    pub fn new(score: ScoreConfig) -> Self {
+        Self {
+            score,
+            heads: None,
+            dropout: 0.0,
+        }
+    }
+
+    setters! {
+        with_heads(heads: usize => Some);
+        with_dropout(dropout: f64);
+    }
+
     /// Width of the keys that the score sees, in a model of this width.
     fn key_width(&self, width: usize) -> usize {
         self.heads().map_or(width, |heads| heads.head_width(width))
@@ -63,7 +78,7 @@ impl CommonSettings for ScoredConfig {
 
     fn heads(&self) -> Option<HeadsConfig> {
         let heads = self.heads?;
-        Some(HeadsConfig::plain(heads, self.dropout))
+        Some(HeadsConfig::new(heads).with_dropout(self.dropout))
     }
 }
 

@@ -30,14 +30,14 @@ pub trait AttentionSettings: CommonSettings {
             Some(heads) => heads.flops(width, keys),
             None => Flops {
                 weights: 0,
-                ..HeadsConfig::plain(1, 0.0).flops(width, keys)
+                ..HeadsConfig::new(1).flops(width, keys)
             },
         }
     }
 
     /// The cache size of the layer; by default that of the keys and values of all positions.
     fn cache(&self, width: usize) -> CacheSize {
-        let heads = self.heads().unwrap_or_else(|| HeadsConfig::plain(1, 0.0));
+        let heads = self.heads().unwrap_or_else(|| HeadsConfig::new(1));
         CacheSize::Growing(heads.key_value_size(width))
     }
 

@@ -12,6 +12,9 @@ with_heads! {
         /// A query attends to the keys less than this many positions away; with 1, only to itself.
         pub window: usize,
     }
+
+    /// As many heads, with windows of this size.
+    new(window: usize) {}
 }
 
 impl AttentionSettings for SlidingWindowConfig {

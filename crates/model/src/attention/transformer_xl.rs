@@ -19,6 +19,7 @@ use super::heads::with_heads;
 use super::multi_head::{merge_heads, split_heads};
 use super::pattern::{AttendContext, Qkv};
 use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
+use crate::builders::setters;
 use crate::checks::{refuse, size};
 use crate::positions::{SinusoidLayout, sinusoid};
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
@@ -37,6 +38,17 @@ with_heads! {
         /// Larger distances are clamped to this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub max_distance: Option<usize>,
+    }
+
+    /// As many heads, with a memory of this length.
+    new(memory: usize) { start: MemoryStart::default(), window: None, max_distance: None }
+}
+
+impl TransformerXlConfig {
+    setters! {
+        with_start(start: MemoryStart);
+        with_window(window: usize => Some);
+        with_max_distance(max_distance: usize => Some);
     }
 }
 

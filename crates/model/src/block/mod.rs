@@ -11,6 +11,7 @@ pub use residual::{Residual, ResidualConfig, Stream};
 pub use sublayer::Sublayer;
 
 use crate::attention::{Attention, AttentionConfig, AttentionInput, Role};
+use crate::builders::setters;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::{ForwardContext, Initializer, NormConfig, Site, StackConfig};
 
@@ -56,6 +57,45 @@ fn once() -> usize {
 
 fn before() -> NormPlacement {
     NormPlacement::Before
+}
+
+impl BlockConfig {
+    /// LayerNorm before each sublayer, as GPT-2 and ViT do. A stack of such blocks has a final norm too.
+    pub fn pre_norm(
+        attention: impl Into<AttentionConfig>,
+        feed_forward: impl Into<FeedForwardConfig>,
+    ) -> Self {
+        Self {
+            repeat: once(),
+            dropout: 0.0,
+            placement: before(),
+            norm: NormConfig::layer(),
+            attention: attention.into(),
+            cross: None,
+            feed_forward: feed_forward.into(),
+        }
+    }
+
+    /// LayerNorm after each residual sum, as the original Transformer and BERT do.
+    pub fn post_norm(
+        attention: impl Into<AttentionConfig>,
+        feed_forward: impl Into<FeedForwardConfig>,
+    ) -> Self {
+        Self::pre_norm(attention, feed_forward).with_placement(NormPlacement::After)
+    }
+
+    /// Sets [`cross`](#structfield.cross).
+    #[must_use]
+    pub fn with_cross(mut self, cross: impl Into<AttentionConfig>) -> Self {
+        self.cross = Some(cross.into());
+        self
+    }
+
+    setters! {
+        with_dropout(dropout: f64);
+        with_placement(placement: NormPlacement);
+        with_norm(norm: NormConfig);
+    }
 }
 
 /// Attention and feed-forward with their residual connections.

@@ -39,6 +39,15 @@ struct ClusterSize {
 }
 
 impl AdaptiveEmbeddingConfig {
+    /// Clusters that end at these tokens; the embeddings of the first have this width.
+    pub fn new(cutoffs: impl Into<Vec<usize>>, width: usize, divisor: usize) -> Self {
+        Self {
+            cutoffs: cutoffs.into(),
+            width,
+            divisor,
+        }
+    }
+
     /// Whether the settings are valid in `stack`.
     pub(crate) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
         size(&format!("{path}.width"), self.width)?;
@@ -149,6 +158,13 @@ pub struct AdaptiveSoftmaxConfig {
 }
 
 impl AdaptiveSoftmaxConfig {
+    /// Says of each cluster whether its projection is tied to the embedding's.
+    pub fn new(tied_projections: impl Into<Vec<bool>>) -> Self {
+        Self {
+            tied_projections: tied_projections.into(),
+        }
+    }
+
     /// Whether the settings are valid in `stack`.
     pub(crate) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
         let Some(clusters) = &stack.embedding.clusters else {

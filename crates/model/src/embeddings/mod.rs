@@ -14,6 +14,7 @@ pub use adaptive::{
 };
 pub use patches::{Patches, PatchesConfig};
 
+use crate::builders::setters;
 use crate::checks::{positive, refuse, size, within};
 use crate::positions::PositionsConfig;
 use crate::{ConfigError, Initializer, NormConfig, StackConfig};
@@ -55,6 +56,15 @@ fn is_false(flag: &bool) -> bool {
 const MAX_TYPES: usize = 1 << 20;
 
 impl EmbeddingConfig {
+    setters! {
+        with_width(width: usize => Some);
+        with_clusters(clusters: AdaptiveEmbeddingConfig => Some);
+        with_scaled(scaled: bool => Some);
+        with_types(types: usize);
+        with_norm(norm: NormConfig => Some);
+        with_shared(shared: bool);
+    }
+
     /// Whether the settings are valid in `stack`.
     pub(crate) fn validate(&self, stack: &StackConfig) -> Result<(), ConfigError> {
         if let Some(width) = self.width {

@@ -5,6 +5,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::builders::setters;
 use crate::checks::{refuse, size, within};
 use crate::{ConfigError, Initializer, Linear};
 
@@ -42,6 +43,24 @@ fn one() -> usize {
 }
 
 impl PatchesConfig {
+    /// Square patches of this size, of images of this height and width, behind a class token.
+    pub fn new([height, width]: [usize; 2], size: usize) -> Self {
+        Self {
+            height,
+            width,
+            size,
+            channels: three(),
+            bias: yes(),
+            tokens: one(),
+        }
+    }
+
+    setters! {
+        with_channels(channels: usize);
+        with_bias(bias: bool);
+        with_tokens(tokens: usize);
+    }
+
     /// Whether the settings are valid in a model of this length.
     pub(crate) fn validate(&self, length: usize) -> Result<(), ConfigError> {
         size("patches.size", self.size)?;
@@ -71,8 +90,7 @@ impl PatchesConfig {
                 format!("{} is out of range; use 0 to 2", self.tokens),
             );
         }
-        let [rows, columns] = self.grid();
-        let positions = rows.saturating_mul(columns).saturating_add(self.tokens);
+        let positions = self.positions();
         if positions != length {
             return refuse(
                 "length",
@@ -86,7 +104,14 @@ impl PatchesConfig {
 
     /// Rows and columns of patches.
     pub fn grid(&self) -> [usize; 2] {
-        [self.height / self.size, self.width / self.size]
+        // Patches of size zero are refused when a model is built.
+        [self.height, self.width].map(|pixels| pixels.checked_div(self.size).unwrap_or(0))
+    }
+
+    /// The number of patches and tokens of an image, which is the length of the sequence.
+    pub fn positions(&self) -> usize {
+        let [rows, columns] = self.grid();
+        rows.saturating_mul(columns).saturating_add(self.tokens)
     }
 }
 

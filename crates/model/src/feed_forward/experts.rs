@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dense::LayerShape;
 use super::{Dense, Routing};
+use crate::builders::setters;
 use crate::checks::{not_negative, positive, refuse, within};
 use crate::indices::indices;
 use crate::{ConfigError, ForwardContext, Initializer, Linear};
@@ -87,6 +88,32 @@ fn default_balance() -> f64 {
 const MAX_EXPERTS: usize = 1 << 16;
 
 impl ExpertsConfig {
+    /// As many experts, of which a token takes `active`, with hidden layers of this width.
+    pub fn new(experts: usize, active: usize, hidden_width: usize) -> Self {
+        Self {
+            experts,
+            active,
+            hidden_width,
+            form: gated(),
+            activation: super::default_gate_activation(),
+            bias: false,
+            weighting: None,
+            capacity_factor: None,
+            balance_loss_weight: default_balance(),
+            z_loss_weight: 0.0,
+        }
+    }
+
+    setters! {
+        with_form(form: ExpertForm);
+        with_activation(activation: Activation);
+        with_bias(bias: bool);
+        with_weighting(weighting: ExpertWeighting => Some);
+        with_capacity_factor(capacity_factor: f64 => Some);
+        with_balance_loss_weight(balance_loss_weight: f64);
+        with_z_loss_weight(z_loss_weight: f64);
+    }
+
     /// Whether the settings are valid; `path` names them in errors.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let at = |field: &str| format!("{path}.{field}");

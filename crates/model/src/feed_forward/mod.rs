@@ -15,6 +15,7 @@ use dense::LayerShape;
 pub use experts::{ExpertForm, ExpertWeighting, Experts, ExpertsConfig};
 pub use routing::Routing;
 
+use crate::builders::{from_kinds, setters};
 use crate::checks::size;
 use crate::{ConfigError, ForwardContext, Initializer};
 
@@ -30,6 +31,8 @@ pub enum FeedForwardConfig {
     Experts(ExpertsConfig),
 }
 
+from_kinds!(FeedForwardConfig: Plain(PlainConfig), Gated(GatedConfig), Experts(ExpertsConfig));
+
 /// Settings of the plain layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +47,22 @@ pub struct PlainConfig {
     pub bias: bool,
 }
 
+impl PlainConfig {
+    /// A hidden layer of this width.
+    pub fn new(hidden_width: usize) -> Self {
+        Self {
+            hidden_width,
+            activation: default_plain_activation(),
+            bias: yes(),
+        }
+    }
+
+    setters! {
+        with_activation(activation: Activation);
+        with_bias(bias: bool);
+    }
+}
+
 /// Settings of the gated layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,6 +75,22 @@ pub struct GatedConfig {
     /// Whether the projections have biases.
     #[serde(default)]
     pub bias: bool,
+}
+
+impl GatedConfig {
+    /// A hidden layer of this width.
+    pub fn new(hidden_width: usize) -> Self {
+        Self {
+            hidden_width,
+            activation: default_gate_activation(),
+            bias: false,
+        }
+    }
+
+    setters! {
+        with_activation(activation: Activation);
+        with_bias(bias: bool);
+    }
 }
 
 fn default_plain_activation() -> Activation {

@@ -5,6 +5,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::builders::{from_kinds, setters};
 use crate::checks::{positive, refuse};
 use crate::embeddings::AdaptiveSoftmaxConfig;
 use crate::{ConfigError, Initializer, Linear, Norm, NormConfig, StackConfig};
@@ -24,6 +25,8 @@ pub enum HeadConfig {
     /// None.
     None,
 }
+
+from_kinds!(HeadConfig: LmHead(LmHeadConfig), Adaptive(AdaptiveSoftmaxConfig));
 
 /// Settings of a language-model head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,6 +54,22 @@ pub struct TransformConfig {
     pub activation: Activation,
     /// The norm after the activation.
     pub norm: NormConfig,
+}
+
+impl LmHeadConfig {
+    setters! {
+        with_tied(tied: bool);
+        with_bias(bias: bool);
+        with_scaled(scaled: bool);
+        with_transform(transform: TransformConfig => Some);
+    }
+}
+
+impl TransformConfig {
+    /// A projection, then this activation and this norm.
+    pub fn new(activation: Activation, norm: NormConfig) -> Self {
+        Self { activation, norm }
+    }
 }
 
 impl HeadConfig {

@@ -7,6 +7,7 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use crate::builders::setters;
 use crate::checks::size;
 use crate::indices::indices;
 use crate::{ConfigError, Initializer, InputData, Linear, StackConfig};
@@ -40,7 +41,7 @@ pub enum PooledFrom {
 }
 
 /// A projection and its activation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolerProjection {
     /// Output width; the model's by default.
@@ -51,7 +52,26 @@ pub struct PoolerProjection {
     pub activation: Option<Activation>,
 }
 
+impl PoolerProjection {
+    setters! {
+        with_width(width: usize => Some);
+        with_activation(activation: Activation => Some);
+    }
+}
+
 impl PoolerConfig {
+    /// Pools these positions, without a projection.
+    pub fn new(from: PooledFrom) -> Self {
+        Self {
+            from,
+            projection: None,
+        }
+    }
+
+    setters! {
+        with_projection(projection: PoolerProjection => Some);
+    }
+
     /// Whether the settings are valid.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         match self.projection.as_ref().and_then(|it| it.width) {

@@ -5,6 +5,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::builders::setters;
 use crate::checks::{probability, refuse, size};
 use crate::{ConfigError, Initializer, Linear, ModelConfig, StackConfig};
 
@@ -31,6 +32,22 @@ fn yes() -> bool {
 }
 
 impl SequenceClassifierConfig {
+    /// As many classes.
+    pub fn new(classes: usize) -> Self {
+        Self {
+            classes,
+            bias: yes(),
+            dropout: 0.0,
+            distillation: false,
+        }
+    }
+
+    setters! {
+        with_bias(bias: bool);
+        with_dropout(dropout: f64);
+        with_distillation(distillation: bool);
+    }
+
     /// Whether the settings are valid in `model`.
     pub(crate) fn validate(&self, model: &ModelConfig) -> Result<(), ConfigError> {
         size("sequence_classifier.classes", self.classes)?;

@@ -6,6 +6,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::block::Sublayer;
+use crate::builders::setters;
 use crate::checks::{positive, probability, refuse, size};
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
 use crate::{ConfigError, ForwardContext, Initializer, InputData, Linear, NormConfig, StackConfig};
@@ -44,6 +45,21 @@ pub struct TokenClassifierLayer {
     pub dropout: f64,
 }
 
+impl TokenClassifierLayer {
+    /// This feed-forward layer, with this norm after the residual sum.
+    pub fn new(feed_forward: impl Into<FeedForwardConfig>, norm: NormConfig) -> Self {
+        Self {
+            feed_forward: feed_forward.into(),
+            norm,
+            dropout: 0.0,
+        }
+    }
+
+    setters! {
+        with_dropout(dropout: f64);
+    }
+}
+
 /// What a token classifier is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +75,29 @@ fn of_tokens() -> TokenTask {
 }
 
 impl TokenClassifierConfig {
+    /// As many labels of each token.
+    pub fn new(labels: usize) -> Self {
+        Self {
+            labels,
+            task: of_tokens(),
+            dropout: 0.0,
+            layer: None,
+            question_end: None,
+        }
+    }
+
+    /// Question answering: start and end of the answer.
+    pub fn span() -> Self {
+        Self::new(2).with_task(TokenTask::Span)
+    }
+
+    setters! {
+        with_task(task: TokenTask);
+        with_dropout(dropout: f64);
+        with_layer(layer: TokenClassifierLayer => Some);
+        with_question_end(question_end: u32 => Some);
+    }
+
     /// Whether the settings are valid.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         size("token_classifier.labels", self.labels)?;

@@ -27,6 +27,11 @@ pub struct AxialConfig {
 }
 
 impl AxialConfig {
+    /// A grid of this shape, whose rows and columns have embeddings of these widths.
+    pub fn new(shape: [usize; 2], widths: [usize; 2]) -> Self {
+        Self { shape, widths }
+    }
+
     /// Whether the settings are valid in `stack`.
     pub(super) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
         for (field, sizes) in [("shape", self.shape), ("widths", self.widths)] {

@@ -4,6 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::builders::setters;
 use crate::checks::{refuse, within};
 
 /// Settings of learned positions.
@@ -23,6 +24,11 @@ fn is_zero(offset: &usize) -> bool {
 }
 
 impl LearnedConfig {
+    setters! {
+        with_offset(offset: usize);
+        with_padding(padding: u32 => Some);
+    }
+
     /// Whether the settings are valid.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let field = format!("{path}.offset");

@@ -23,6 +23,7 @@ pub use sinusoidal::{SinusoidLayout, SinusoidalConfig, sinusoid, sinusoid_shift}
 pub use t5_buckets::{BucketDirection, T5BucketsConfig};
 
 use crate::attention::{HeadsConfig, Role};
+use crate::builders::from_kinds;
 use crate::checks::refuse;
 use crate::{ConfigError, StackConfig};
 
@@ -44,6 +45,15 @@ pub enum PositionsConfig {
     T5Buckets(T5BucketsConfig),
     /// No positions: a causal mask alone lets a model infer the order. Haviv et al. 2022.
     None {},
+}
+
+from_kinds! {
+    PositionsConfig:
+    Learned(LearnedConfig),
+    Axial(AxialConfig),
+    Sinusoidal(SinusoidalConfig),
+    Rotary(RotaryConfig),
+    T5Buckets(T5BucketsConfig),
 }
 
 /// The interface of all kinds. A new kind adds its arm to each method, and nothing elsewhere.

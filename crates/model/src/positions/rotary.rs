@@ -9,6 +9,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::builders::{from_kinds, setters};
 use crate::checks::{at_least_one, positive, refuse, size};
 
 /// Settings of rotary positions.
@@ -62,6 +63,8 @@ pub enum RotaryScaling {
     Llama3(Llama3Scaling),
 }
 
+from_kinds!(RotaryScaling: Yarn(YarnScaling), Llama3(Llama3Scaling));
+
 /// Settings of YaRN.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +87,27 @@ pub struct YarnScaling {
     pub truncate: bool,
 }
 
+impl YarnScaling {
+    /// For contexts that are `factor` times longer than in training.
+    pub fn new(factor: f64, original_length: usize) -> Self {
+        Self {
+            factor,
+            original_length,
+            beta_fast: default_beta_fast(),
+            beta_slow: default_beta_slow(),
+            attention_factor: None,
+            truncate: yes(),
+        }
+    }
+
+    setters! {
+        with_beta_fast(beta_fast: f64);
+        with_beta_slow(beta_slow: f64);
+        with_attention_factor(attention_factor: f64 => Some);
+        with_truncate(truncate: bool);
+    }
+}
+
 /// Settings of Llama 3.1's scaling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +122,23 @@ pub struct Llama3Scaling {
     /// Wavelengths shorter than the original length divided by this are unchanged.
     #[serde(default = "default_high")]
     pub high_frequency_factor: f64,
+}
+
+impl Llama3Scaling {
+    /// For contexts that are `factor` times longer than in training.
+    pub fn new(factor: f64, original_length: usize) -> Self {
+        Self {
+            factor,
+            original_length,
+            low_frequency_factor: default_low(),
+            high_frequency_factor: default_high(),
+        }
+    }
+
+    setters! {
+        with_low_frequency_factor(low_frequency_factor: f64);
+        with_high_frequency_factor(high_frequency_factor: f64);
+    }
 }
 
 fn default_beta_fast() -> f64 {
@@ -130,6 +171,17 @@ pub struct RotaryFrequencies {
 }
 
 impl RotaryConfig {
+    /// Sets [`scaling`](#structfield.scaling).
+    #[must_use]
+    pub fn with_scaling(mut self, scaling: impl Into<RotaryScaling>) -> Self {
+        self.scaling = Some(scaling.into());
+        self
+    }
+
+    setters! {
+        with_theta(theta: f64);
+    }
+
     /// Whether the settings are valid; `path` is the config's path for error messages.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         positive(&format!("{path}.theta"), self.theta)?;

@@ -6,6 +6,8 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
+use crate::builders::setters;
+
 /// Settings of sinusoidal positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -13,6 +15,12 @@ pub struct SinusoidalConfig {
     /// The order of sines and cosines.
     #[serde(default)]
     pub layout: SinusoidLayout,
+}
+
+impl SinusoidalConfig {
+    setters! {
+        with_layout(layout: SinusoidLayout);
+    }
 }
 
 /// The order of sines and cosines.

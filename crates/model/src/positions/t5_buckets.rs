@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::builders::setters;
 use crate::checks::{refuse, within};
 
 /// Settings of T5's buckets.
@@ -57,6 +58,12 @@ impl Default for T5BucketsConfig {
 const MAX_BUCKETS: usize = 1 << 20;
 
 impl T5BucketsConfig {
+    setters! {
+        with_buckets(buckets: usize);
+        with_max_distance(max_distance: usize);
+        with_direction(direction: BucketDirection);
+    }
+
     /// Whether the settings are valid; `path` is the config's path for error messages.
     pub(super) fn validate(&self, path: &str) -> Result<(), ConfigError> {
         let (sides, buckets) = (self.sides(), self.buckets);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
+use crate::builders::setters;
 use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
 
 /// Settings of a recurrent encoder-decoder with additive attention.
@@ -103,6 +104,35 @@ fn default_init_std() -> f64 {
 }
 
 impl RecurrentConfig {
+    /// Vocabularies of source and target, and the maximum length. Embeddings, hidden states and attention have one width.
+    pub fn new(cell: CellKind, vocabularies: [usize; 2], length: usize, width: usize) -> Self {
+        let [source_vocabulary, target_vocabulary] = vocabularies;
+        Self {
+            cell,
+            source_vocabulary,
+            target_vocabulary,
+            length,
+            width,
+            hidden_width: width,
+            layers: one(),
+            directions: Directions::default(),
+            first_state: FirstState::default(),
+            attention_width: width,
+            dropout: 0.0,
+            init_std: default_init_std(),
+        }
+    }
+
+    setters! {
+        with_hidden_width(hidden_width: usize);
+        with_layers(layers: usize);
+        with_directions(directions: Directions);
+        with_first_state(first_state: FirstState);
+        with_attention_width(attention_width: usize);
+        with_dropout(dropout: f64);
+        with_init_std(init_std: f64);
+    }
+
     /// Whether the settings are valid, each alone and together.
     pub fn validate(&self) -> Result<(), ConfigError> {
         size("source_vocabulary", self.source_vocabulary)?;

@@ -1,5 +1,7 @@
 //! Configs of every kind of attention, small enough for finite differences. A new kind adds its line here.
 
+use crate::registered;
+
 /// Whether a kind's gradient can be compared with finite differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gradient {
@@ -36,9 +38,15 @@ const fn example(name: &'static str, config: &'static str) -> Example {
     }
 }
 
+/// All examples. Their kinds are registered from now on.
+pub fn examples() -> &'static [Example] {
+    registered::register();
+    EXAMPLES
+}
+
 /// For width 16 and sequences of up to 24 positions.
 #[rustfmt::skip]
-pub const EXAMPLES: &[Example] = &[
+const EXAMPLES: &[Example] = &[
     example("full", r#"{ "kind": "full", "heads": 4, "bias": true }"#),
     example("full, grouped", r#"{ "kind": "full", "heads": 4, "key_value_heads": 2 }"#),
     example("full, multi-query", r#"{ "kind": "full", "heads": 4, "key_value_heads": 1, "head_width": 6 }"#),
@@ -98,4 +106,10 @@ pub const EXAMPLES: &[Example] = &[
     example("chunks, both sides", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_after": 1 }"#),
     example("chunks, padded", r#"{ "kind": "chunks", "heads": 2, "chunk": 3, "chunks_before": 2, "padding": { "multiple_of": 6, "beyond": 2 } }"#),
     example("reformer, one chunk", r#"{ "kind": "reformer", "heads": 2, "buckets": 4, "hashes": 2, "chunk": 24, "bias": true }"#),
+    // Registered by `registered`.
+    example("differential", r#"{ "kind": "differential", "heads": 4, "lambda_init": 0.5 }"#),
+    example("differential, grouped", r#"{ "kind": "differential", "heads": 4, "key_value_heads": 2, "lambda_init": 0.2, "bias": true }"#),
+    example("learned distances", r#"{ "kind": "learned_distances", "heads": 4, "key_value_heads": 2 }"#),
+    example("recent", r#"{ "kind": "recent", "heads": 4 }"#),
+    example("even distances", r#"{ "kind": "even_distances", "heads": 4, "head_norm": { "kind": "rms" } }"#),
 ];

@@ -10,6 +10,7 @@ use attentive_model::{Initializer, Model, ModelConfig};
 use burn::tensor::Device;
 use serde_json::{Value, json};
 
+use crate::registered;
 use crate::test_layer::{TestLayer, WIDTH, noise};
 
 #[test]
@@ -110,6 +111,8 @@ fn positions_that_would_have_no_effect_are_refused_in_a_sentence() {
 
 #[test]
 fn invalid_models_are_refused_in_a_sentence() {
+    // They are listed among the known kinds.
+    registered::register();
     let full = || json!({ "kind": "full", "heads": 4 });
     let plain = || json!({ "kind": "plain", "hidden_width": 8 });
     let experts = |experts: usize, active: usize| {

@@ -223,6 +223,7 @@ fn every_operation_has_golden_cases() {
         "device",
         "device_names",
         "check_environment",
+        "set_threads",
         "dropout",
         "orthogonal_features",
     ];
@@ -270,6 +271,7 @@ fn shapes_that_do_not_fit_are_refused() {
         "device",
         "device_names",
         "check_environment",
+        "set_threads",
         "dropout",
         "embedding",
         "orthogonal_features",

@@ -32,6 +32,30 @@ pub struct ChatMessage {
     pub content: String,
 }
 
+impl ChatMessage {
+    /// A message of the user.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self::new("user", content)
+    }
+
+    /// The system message, which comes first.
+    pub fn system(content: impl Into<String>) -> Self {
+        Self::new("system", content)
+    }
+
+    /// A message of the assistant.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self::new("assistant", content)
+    }
+
+    fn new(role: &str, content: impl Into<String>) -> Self {
+        Self {
+            role: role.to_owned(),
+            content: content.into(),
+        }
+    }
+}
+
 /// What follows the last message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatEnd {

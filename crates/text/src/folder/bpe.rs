@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::added_tokens::AddedTokens;
 use super::classes::Family;
-use super::files::{Files, broken, read_bytes_if_exists, read_text_if_exists};
+use super::files::{Files, broken, read_bytes_if_exists, read_text_if_exists, unsupported};
 use super::special_tokens::ConfiguredTokens;
 use super::tokenizer_json::{TemplatePart, TokenizerJson, template};
 use crate::TextError;
@@ -100,9 +100,17 @@ pub(super) fn read_vocabulary(path: &Path) -> Result<HashMap<String, u32>, TextE
     let vocabulary = vocabulary.map_err(|error| broken(path, error.to_string()))?;
     let ids: HashSet<u32> = vocabulary.values().copied().collect();
     let largest = ids.iter().max().map_or(0, |id| *id as usize + 1);
-    if vocabulary.is_empty() || ids.len() != vocabulary.len() || largest != ids.len() {
-        // Added tokens get the ids after these, so there must be no gaps.
+    if vocabulary.is_empty() || ids.len() != vocabulary.len() {
         return Err(broken(path, "its ids are not 0, 1, 2 and so on, each once"));
+    }
+    if largest != ids.len() {
+        // Added tokens get the ids after these.
+        let problem = format!(
+            "a vocabulary with gaps ({} ids, and the largest is {}) is not supported without a tokenizer.json; add it",
+            ids.len(),
+            largest - 1
+        );
+        return Err(unsupported(path, problem));
     }
     Ok(vocabulary)
 }

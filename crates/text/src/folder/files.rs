@@ -72,6 +72,15 @@ impl Files {
         broken(&self.folder.join("tokenizer_config.json"), cause)
     }
 
+    /// The error for settings with which only a tokenizer.json is supported.
+    pub(crate) fn unsupported(&self, what: &str) -> TextError {
+        let path = self.folder.join("tokenizer_config.json");
+        unsupported(
+            &path,
+            format!("{what} is not supported without a tokenizer.json; add it"),
+        )
+    }
+
     /// The error for a folder that does not determine its tokenizer.
     pub(crate) fn ambiguous(&self, cause: impl Into<String>) -> TextError {
         TextError::AmbiguousTokenizer {
@@ -89,6 +98,14 @@ pub(crate) fn broken(path: &Path, cause: impl Into<String>) -> TextError {
     }
 }
 
+/// The error for a file that may be valid, in a form that is not read here.
+pub(crate) fn unsupported(path: &Path, problem: impl Into<String>) -> TextError {
+    TextError::UnsupportedTokenizer {
+        path: path.to_owned(),
+        problem: problem.into(),
+    }
+}
+
 /// Reads a file; `None` if it does not exist.
 pub(crate) fn read_bytes_if_exists(path: &Path) -> Result<Option<Vec<u8>>, TextError> {
     let failed = |source: std::io::Error| TextError::Io {
@@ -100,7 +117,8 @@ pub(crate) fn read_bytes_if_exists(path: &Path) -> Result<Option<Vec<u8>>, TextE
         Err(error) => return Err(failed(error)),
         Ok(metadata) if !metadata.is_file() => return Err(broken(path, "it is not a file")),
         Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-            return Err(broken(path, "it is larger than a gigabyte"));
+            let problem = "a file of more than a gigabyte is not supported";
+            return Err(unsupported(path, problem));
         }
         Ok(_) => {}
     }

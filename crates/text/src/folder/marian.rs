@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::added_tokens::AddedTokens;
 use super::bpe::read_vocabulary;
-use super::files::{Files, broken, read_bytes_if_exists};
+use super::files::{Files, broken, read_bytes_if_exists, unsupported};
 use super::metaspace::precompiled_charsmap;
 use super::special_tokens::{AddedToken, ConfiguredTokens};
 use super::tokenizer_json::{SPACE, TemplatePart, TokenizerJson, template};
@@ -24,9 +24,9 @@ pub(super) fn build(
     path: &Path,
 ) -> Result<Tokenizer, TextError> {
     if files.flag("separate_vocabs")? == Some(true) {
-        return Err(
-            files.ambiguous("`separate_vocabs` is true; only shared vocabularies are supported")
-        );
+        let problem = "`separate_vocabs` true is not supported; supported are shared vocabularies";
+        let path = files.folder.join("tokenizer_config.json");
+        return Err(unsupported(&path, problem));
     }
     let vocabulary = read_vocabulary(path)?;
     if !vocabulary.contains_key(UNKNOWN) {
@@ -56,12 +56,10 @@ fn segmenter(files: &Files, folder: &AddedTokens) -> Result<tokenizers::Tokenize
     let path = files.folder.join("source.spm");
     let bytes = read_bytes_if_exists(&path)?
         .ok_or_else(|| files.ambiguous("its tokenizer needs a source.spm, which is missing"))?;
-    let model = SentencePieceModel::read(&bytes).map_err(|cause| broken(&path, cause))?;
+    let model = SentencePieceModel::read(&bytes).map_err(|problem| problem.of(&path))?;
     if model.algorithm != Algorithm::Unigram || !model.dummy_prefix {
-        return Err(broken(
-            &path,
-            "it is not a unigram model with add_dummy_prefix, as every Marian tokenizer is",
-        ));
+        let problem = "only a unigram model with add_dummy_prefix is supported for Marian";
+        return Err(unsupported(&path, problem));
     }
     // Control pieces never match text.
     let is_found =

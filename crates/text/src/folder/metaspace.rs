@@ -36,9 +36,7 @@ impl Metaspace {
         let prepend = match prefix_space {
             Some(false) if has_legacy => "never",
             Some(false) => {
-                return Err(files.ambiguous(
-                    "`add_prefix_space` is false, which this tokenizer class does not support",
-                ));
+                return Err(files.unsupported("`add_prefix_space` false of this tokenizer class"));
             }
             _ if has_legacy && !legacy => "first",
             _ => "always",
@@ -95,7 +93,9 @@ pub(super) fn normalizer(
     let mut steps = Vec::new();
     if family == Family::Llama {
         if !model.charsmap.is_empty() {
-            return Err(files.ambiguous("the SentencePiece model has a precompiled_charsmap, which this tokenizer class does not support"));
+            return Err(files.unsupported(
+                "a precompiled_charsmap in the SentencePiece model of this tokenizer class",
+            ));
         }
         if !metaspace.in_normalizer {
             return Ok(Value::Null);

@@ -23,7 +23,7 @@ use classes::{Class, NamedClass, VocabularyKind};
 use special_tokens::ConfiguredTokens;
 
 pub(crate) use added_tokens::AddedTokens;
-pub(crate) use files::{Files, broken, read_text_if_exists};
+pub(crate) use files::{Files, broken, read_text_if_exists, unsupported};
 pub(crate) use special_tokens::AddedToken;
 pub use special_tokens::{SpecialToken, SpecialTokens};
 pub(crate) use tokenizer_json::{SPACE, TemplatePart, TokenizerJson, template_of};
@@ -163,10 +163,11 @@ impl Vocabularies {
             return Ok(class);
         }
         if let Some(name) = named.name {
-            return Err(files.ambiguous(format!(
-                "its tokenizer class is {name:?}, which needs a tokenizer.json; classes that do not are {}",
+            let problem = format!(
+                "the tokenizer class {name:?} is not supported without a tokenizer.json; add it; supported are {}",
                 Class::all_names()
-            )));
+            );
+            return Err(unsupported(&files.folder, problem));
         }
         let special_tokens = ConfiguredTokens::read(files, None)?;
         self.inferred_class(&special_tokens).ok_or_else(|| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::added_tokens::AddedTokens;
 use super::classes::Family;
-use super::files::{Files, broken, read_bytes_if_exists};
+use super::files::{Files, read_bytes_if_exists, unsupported};
 use super::metaspace::{Metaspace, normalizer};
 use super::special_tokens::{AddedToken, ConfiguredTokens};
 use super::tokenizer_json::{TemplatePart, TokenizerJson, bert_template, template};
@@ -25,7 +25,7 @@ pub(super) fn build(
     path: &Path,
 ) -> Result<tokenizers::Tokenizer, TextError> {
     let bytes = read_bytes_if_exists(path)?.unwrap_or_default();
-    let model = SentencePieceModel::read(&bytes).map_err(|cause| broken(path, cause))?;
+    let model = SentencePieceModel::read(&bytes).map_err(|problem| problem.of(path))?;
     let vocabulary_rows = vocabulary_rows(files, &mut special_tokens, family, &model, path)?;
     let ids: HashMap<String, u32> = vocabulary_rows
         .iter()
@@ -33,9 +33,9 @@ pub(super) fn build(
         .zip(0u32..)
         .collect();
     if ids.len() != vocabulary_rows.len() {
-        return Err(broken(
+        return Err(unsupported(
             path,
-            "it contains a token that its tokenizer class adds",
+            "a model with a token that its tokenizer class adds is not supported without a tokenizer.json; add it",
         ));
     }
     let metaspace = Metaspace::read(files, family, &model)?;
@@ -103,9 +103,9 @@ fn vocabulary_rows(
                 .map(|piece| piece.text.as_str())
                 .collect();
             if first != ["<unk>", "<s>", "</s>"] {
-                return Err(broken(
+                return Err(unsupported(
                     path,
-                    "its first pieces are not <unk>, <s> and </s>, so its ids cannot be remapped",
+                    "first pieces other than <unk>, <s> and </s> are not supported without a tokenizer.json; add it",
                 ));
             }
             let remapped = ["<s>", "<pad>", "</s>", "<unk>"].into_iter().map(row_zero);

@@ -71,14 +71,14 @@ fn read_vocabulary(path: &Path, text: &str) -> Result<HashMap<String, u32>, Text
 
 fn normalizer(files: &Files, vocabulary: &HashMap<String, u32>) -> Result<Value, TextError> {
     if files.flag("do_basic_tokenize")? == Some(false) {
-        return Err(files.ambiguous("`do_basic_tokenize` is false, which is not supported"));
+        return Err(files.unsupported("`do_basic_tokenize` false"));
     }
     if files.config.get("never_split").is_some_and(|words| {
         words
             .as_array()
             .map_or(!words.is_null(), |words| !words.is_empty())
     }) {
-        return Err(files.ambiguous("`never_split` is not empty, which is not supported"));
+        return Err(files.unsupported("a `never_split` that is not empty"));
     }
     let lowercase = match files.flag("do_lower_case")? {
         Some(lowercase) => lowercase,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::folder::{
     AddedToken, AddedTokens, SpecialToken, SpecialTokens, TemplatePart, TokenizerSettings, broken,
-    template_of,
+    template_of, unsupported,
 };
 use crate::{TextError, Tokenizer};
 
@@ -50,22 +50,24 @@ pub struct GgufTokenizer {
 impl Tokenizer {
     /// Builds the tokenizer of a GGUF file; `path` is the file, for errors.
     pub fn from_gguf(path: &Path, gguf: &GgufTokenizer) -> Result<Self, TextError> {
-        let unsupported = |problem: String| TextError::UnsupportedTokenizer {
-            path: path.to_owned(),
-            problem,
+        // The type comes first: of another one, everything else may be different.
+        let pre = match gguf.model.as_str() {
+            "gpt2" => {
+                let pre = bpe::PreTokenizer::named(gguf.pre.as_deref());
+                Some(pre.map_err(|problem| unsupported(path, problem))?)
+            }
+            "llama" => None,
+            other => {
+                let problem = format!(
+                    "tokenizer.ggml.model {other:?} is not supported; supported are gpt2, llama"
+                );
+                return Err(unsupported(path, problem));
+            }
         };
         gguf.check().map_err(|cause| broken(path, cause))?;
-        let tokenizer_json = match gguf.model.as_str() {
-            "gpt2" => {
-                let pre = bpe::PreTokenizer::named(gguf.pre.as_deref()).map_err(unsupported)?;
-                bpe::tokenizer_json(gguf, pre)
-            }
-            "llama" => pieces::tokenizer_json(gguf),
-            other => {
-                return Err(unsupported(format!(
-                    "tokenizer.ggml.model {other:?} is not supported; supported are gpt2, llama"
-                )));
-            }
+        let tokenizer_json = match pre {
+            Some(pre) => bpe::tokenizer_json(gguf, pre),
+            None => pieces::tokenizer_json(gguf),
         };
         let inner = tokenizer_json
             .map_err(|cause| broken(path, cause))?

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use protobuf::{Field, Fields};
 
+use crate::error::Problem;
+
 pub(crate) use charsmap::check_charsmap;
 pub(crate) use merges::merges;
 
@@ -59,7 +61,7 @@ pub(crate) struct SentencePieceModel {
 
 impl SentencePieceModel {
     /// Parses a file. The error says what is wrong with it.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Problem> {
         let mut model = Self {
             pieces: Vec::new(),
             algorithm: Algorithm::Unigram,
@@ -74,7 +76,11 @@ impl SentencePieceModel {
                 Field::Bytes(1, bytes) if model.pieces.len() < MAX_PIECES => {
                     model.pieces.push(piece(bytes)?)
                 }
-                Field::Bytes(1, _) => return Err(format!("it has more than {MAX_PIECES} pieces")),
+                Field::Bytes(1, _) => {
+                    return Err(Problem::Unsupported(format!(
+                        "more than {MAX_PIECES} pieces are not supported"
+                    )));
+                }
                 Field::Bytes(2, bytes) => model.read_trainer(bytes)?,
                 Field::Bytes(3, bytes) => model.read_normalizer(bytes)?,
                 Field::Bytes(5, bytes) => refuse_denormalizer(bytes)?,
@@ -86,20 +92,27 @@ impl SentencePieceModel {
         Ok(model)
     }
 
-    fn read_trainer(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn read_trainer(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         for field in Fields::new(bytes) {
             match field? {
                 Field::Varint(3, 1) => self.algorithm = Algorithm::Unigram,
                 Field::Varint(3, 2) => self.algorithm = Algorithm::Bpe,
                 Field::Varint(3, kind) => {
-                    return Err(format!(
-                        "its model type {kind} is neither unigram (1) nor bpe (2)"
-                    ));
+                    let problem = |name| {
+                        format!(
+                            "its model type {kind} ({name}) is not supported; supported are unigram (1) and bpe (2)"
+                        )
+                    };
+                    return Err(match kind {
+                        3 => Problem::Unsupported(problem("word")),
+                        4 => Problem::Unsupported(problem("char")),
+                        _ => format!("its model type is {kind}; there are 1 to 4").into(),
+                    });
                 }
                 Field::Varint(24, on) if on != 0 => {
-                    return Err(
-                        "it sets treat_whitespace_as_suffix, which is not supported".to_owned()
-                    );
+                    return Err(Problem::Unsupported(
+                        "it sets treat_whitespace_as_suffix, which is not supported".to_owned(),
+                    ));
                 }
                 Field::Varint(35, on) => self.byte_fallback = on != 0,
                 Field::Varint(40, id) => {
@@ -113,15 +126,15 @@ impl SentencePieceModel {
         Ok(())
     }
 
-    fn read_normalizer(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn read_normalizer(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         for field in Fields::new(bytes) {
             match field? {
                 Field::Bytes(2, bytes) => self.charsmap = bytes.to_vec(),
                 Field::Varint(3, on) => self.dummy_prefix = on != 0,
                 Field::Varint(5, 0) => {
-                    return Err(
-                        "it does not set escape_whitespaces, which is not supported".to_owned()
-                    );
+                    return Err(Problem::Unsupported(
+                        "it does not set escape_whitespaces, which is not supported".to_owned(),
+                    ));
                 }
                 // remove_extra_whitespaces (4): Hugging Face's converters ignore it.
                 _ => {}
@@ -211,10 +224,12 @@ fn text(bytes: &[u8]) -> Result<String, String> {
         .map_err(|_| "a string in it is not UTF-8".to_owned())
 }
 
-fn refuse_denormalizer(bytes: &[u8]) -> Result<(), String> {
+fn refuse_denormalizer(bytes: &[u8]) -> Result<(), Problem> {
     for field in Fields::new(bytes) {
         if matches!(field?, Field::Bytes(2, rules) if !rules.is_empty()) {
-            return Err("it has a denormalizer_spec, which is not supported".to_owned());
+            return Err(Problem::Unsupported(
+                "it has a denormalizer_spec, which is not supported".to_owned(),
+            ));
         }
     }
     Ok(())

@@ -70,8 +70,14 @@ impl Tokenizer {
             other => other,
         })?;
         validate::check(&bytes).map_err(broken)?;
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|cause| broken(cause.to_string()))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|cause| {
+            let unsupported = |problem| TextError::UnsupportedTokenizer {
+                path: path.to_owned(),
+                problem,
+            };
+            let problem = validate::unsupported(&bytes);
+            problem.map_or_else(|| broken(cause.to_string()), unsupported)
+        })?;
         inner
             .with_truncation(None)
             .map_err(|cause| broken(cause.to_string()))?;
@@ -138,8 +144,28 @@ impl Tokenizer {
 
     /// Decodes ids. Special tokens are skipped; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TextError> {
+        self.decode_ids(ids, true)
+    }
+
+    /// [`Tokenizer::decode`] with special tokens, as they are written in the vocabulary (`skip_special_tokens=False`).
+    pub fn decode_with_special(&self, ids: &[u32]) -> Result<String, TextError> {
+        self.decode_ids(ids, false)
+    }
+
+    /// [`Tokenizer::decode`] with one special token: all others are skipped.
+    pub fn decode_keeping(&self, ids: &[u32], kept: u32) -> Result<String, TextError> {
+        let mut shown = Vec::with_capacity(ids.len());
+        for id in ids {
+            if *id == kept || !self.is_special(&self.token(*id)?) {
+                shown.push(*id);
+            }
+        }
+        self.decode_with_special(&shown)
+    }
+
+    fn decode_ids(&self, ids: &[u32], skip_special: bool) -> Result<String, TextError> {
         ids.iter().try_for_each(|&id| self.token(id).map(drop))?;
-        let joined = self.decoding_tokenizer().decode(ids, true);
+        let joined = self.decoding_tokenizer().decode(ids, skip_special);
         let joined = joined.map_err(TextError::tokenizer)?;
         Ok(match self.shared_vocabulary {
             Some(_) => joined.trim().to_owned(),

@@ -1,4 +1,4 @@
-//! Validates what would make the `tokenizers` crate panic on a tokenizer.json.
+//! Validates what would make the `tokenizers` crate panic on a tokenizer.json, and names what it does not support.
 
 use serde_json::Value;
 
@@ -9,6 +9,105 @@ use crate::sentence_piece::check_charsmap;
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     let file: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     check_normalizer(&file["normalizer"])
+}
+
+/// The types that the `tokenizers` crate has of each part of a file.
+const TYPES: [(&str, &[&str]); 5] = [
+    ("model", &["BPE", "Unigram", "WordLevel", "WordPiece"]),
+    (
+        "normalizer",
+        &[
+            "BertNormalizer",
+            "ByteLevel",
+            "Lowercase",
+            "NFC",
+            "NFD",
+            "NFKC",
+            "NFKD",
+            "Nmt",
+            "Precompiled",
+            "Prepend",
+            "Replace",
+            "Sequence",
+            "Strip",
+            "StripAccents",
+        ],
+    ),
+    (
+        "pre_tokenizer",
+        &[
+            "BertPreTokenizer",
+            "ByteLevel",
+            "CharDelimiterSplit",
+            "Digits",
+            "FixedLength",
+            "Metaspace",
+            "Punctuation",
+            "Sequence",
+            "Split",
+            "UnicodeScripts",
+            "Whitespace",
+            "WhitespaceSplit",
+        ],
+    ),
+    (
+        "post_processor",
+        &[
+            "BertProcessing",
+            "ByteLevel",
+            "RobertaProcessing",
+            "Sequence",
+            "TemplateProcessing",
+        ],
+    ),
+    (
+        "decoder",
+        &[
+            "BPEDecoder",
+            "ByteFallback",
+            "ByteLevel",
+            "CTC",
+            "Fuse",
+            "Metaspace",
+            "Replace",
+            "Sequence",
+            "Strip",
+            "WordPiece",
+        ],
+    ),
+];
+
+/// Why the `tokenizers` crate refuses a file that may be valid: a version or a type that it does not have.
+pub(super) fn unsupported(bytes: &[u8]) -> Option<String> {
+    let file: Value = serde_json::from_slice(bytes).ok()?;
+    if let Some(version) = file["version"].as_str().filter(|it| *it != "1.0") {
+        let version = excerpt(version);
+        return Some(format!(
+            "version {version} is not supported; supported is \"1.0\""
+        ));
+    }
+    TYPES.iter().find_map(|(part, known)| {
+        let name = excerpt(unknown_type(&file[part], known)?);
+        let known = known.join(", ");
+        Some(format!(
+            "{part}.type {name} is not supported; supported are {known}"
+        ))
+    })
+}
+
+/// The first type of a part, or of those that it is a sequence of, that is not known.
+fn unknown_type<'file>(part: &'file Value, known: &[&str]) -> Option<&'file str> {
+    const SEQUENCES: [&str; 4] = ["normalizers", "pretokenizers", "processors", "decoders"];
+    let own = part["type"].as_str().filter(|name| !known.contains(name));
+    own.or_else(|| {
+        let lists = SEQUENCES.iter().filter_map(|key| part[key].as_array());
+        lists.flatten().find_map(|inner| unknown_type(inner, known))
+    })
+}
+
+/// Text of a file for a message, quoted and truncated.
+fn excerpt(text: &str) -> String {
+    format!("{:?}", text.chars().take(80).collect::<String>())
 }
 
 /// Checks a normalizer and nested ones.

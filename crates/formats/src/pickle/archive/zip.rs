@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::ParseError;
 use crate::cursor::Cursor;
 use crate::error_text::excerpt;
 
@@ -98,22 +99,28 @@ impl<'a> Archive<'a> {
     }
 
     /// The byte range of an entry, if it exists.
-    pub(super) fn find(&self, name: &str) -> Result<Option<Range<usize>>, String> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<Range<usize>>, ParseError> {
         let Some(record) = self.records.get(name.as_bytes()) else {
             return Ok(None);
         };
         let range = self.data_range(record);
-        let range =
-            range.map_err(|problem| format!("its entry {}: {problem}", record.excerpt()))?;
+        let range = range.map_err(|error| error.of(&format!("its entry {}", record.excerpt())))?;
         Ok(Some(range))
     }
 
-    fn data_range(&self, record: &DirectoryEntry<'_>) -> Result<Range<usize>, String> {
+    fn data_range(&self, record: &DirectoryEntry<'_>) -> Result<Range<usize>, ParseError> {
         if record.flags & ENCRYPTED != 0 {
-            return Err("it is encrypted".to_owned());
+            return Err(ParseError::unsupported(
+                "it is encrypted, which is not supported",
+            ));
         }
-        if record.method != 0 || record.compressed != record.size {
-            return Err("it is compressed; PyTorch stores entries uncompressed".to_owned());
+        if record.method != 0 {
+            return Err(ParseError::unsupported(
+                "it is compressed, which is not supported; PyTorch stores entries uncompressed",
+            ));
+        }
+        if record.compressed != record.size {
+            return Err("its two sizes differ, though it is not compressed".into());
         }
         let start = usize::try_from(record.offset).unwrap_or(usize::MAX);
         let mut cursor = Cursor::at(&self.bytes[..self.directory], start);
@@ -123,7 +130,7 @@ impl<'a> Archive<'a> {
         let name_length = cursor.u16()?;
         let extra_length = cursor.u16()?;
         if cursor.take(name_length.into())? != record.name {
-            return Err("its name differs from the directory's".to_owned());
+            return Err("its name differs from the directory's".into());
         }
         // PyTorch pads the extra field to align the data to 64 bytes.
         cursor.take(extra_length.into())?;

@@ -1,7 +1,7 @@
 //! Handmade pickles: what is refused, and with which message.
 
-use super::{STORAGE, bare, check, legacy, pickle, refused, tensor};
-use crate::DType;
+use super::{STORAGE, bare, check, legacy, pickle, refused, tensor, unsupported};
+use crate::{DType, ParseError};
 
 const ZERO: &[u8] = b"K\0";
 
@@ -38,8 +38,68 @@ fn only_functions_that_build_tensors_may_be_named() {
         let message = format!(
             "it wants to call `{name}`, which is not among the few functions that build tensors"
         );
-        refused(&legacy(opcodes), &message);
+        unsupported(&legacy(opcodes), &message);
     }
+}
+
+/// What PyTorch writes for tensors that are not read here: the message says what they are.
+#[test]
+fn tensors_of_other_kinds_are_named() {
+    for (opcodes, what) in [
+        (
+            &b"ctorch._utils\n_rebuild_sparse_tensor\n"[..],
+            "it has sparse tensors (`torch._utils._rebuild_sparse_tensor`), which are not supported",
+        ),
+        (
+            b"ctorch._utils\n_rebuild_qtensor\n",
+            "it has quantized tensors (`torch._utils._rebuild_qtensor`)",
+        ),
+        (
+            b"ctorch._utils\n_rebuild_nested_tensor\n",
+            "it has nested tensors",
+        ),
+        (
+            b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n",
+            "it has tensors without values",
+        ),
+        (
+            b"ctorch._tensor\n_rebuild_from_type_v2\n",
+            "it has tensors of other classes or with attributes",
+        ),
+        (
+            b"ctorch\nComplexFloatStorage\n",
+            "it has tensors of the type `torch.ComplexFloatStorage`, which is not supported",
+        ),
+        (
+            b"ctorch\nQInt8Storage\n",
+            "it has tensors of the type `torch.QInt8Storage`",
+        ),
+        (
+            b"ctorch\nfloat8_e4m3fn\n",
+            "it has tensors of the type `torch.float8_e4m3fn`",
+        ),
+        (
+            b"ctorch\ncomplex32\n",
+            "it has tensors of the type `torch.complex32`",
+        ),
+        (
+            b"cnumpy._core.multiarray\n_reconstruct\n",
+            "it wants to call `numpy._core.multiarray._reconstruct`",
+        ),
+    ] {
+        unsupported(&legacy(opcodes), what);
+    }
+}
+
+/// An expanded tensor is legal in PyTorch. One beyond its storage is broken.
+#[test]
+fn an_expanded_tensor_is_not_supported_and_one_beyond_its_storage_is_broken() {
+    let expanded = legacy(&tensor(ZERO, b"K\x05\x85", b"K\0\x85"));
+    let message = "tensor name: it has 5 elements, and its storage has 4: it was expanded";
+    unsupported(&expanded, message);
+    let beyond = legacy(&tensor(ZERO, b"K\x05\x85", b"K\x01\x85"));
+    let error = check(&beyond).unwrap_err();
+    assert!(matches!(error, ParseError::Broken(_)), "{error}");
 }
 
 #[test]
@@ -51,12 +111,7 @@ fn sizes_strides_and_offsets_are_checked() {
     let no_size = "a size, stride or offset of it is not a non-negative integer";
     let beyond = "reach beyond the 4 elements of its storage";
     for (offset, sizes, strides, message) in [
-        (
-            ZERO,
-            &b"K\x05\x85"[..],
-            &b"K\x01\x85"[..],
-            "it has 5 elements, and its storage has 4",
-        ),
+        (ZERO, &b"K\x05\x85"[..], &b"K\x01\x85"[..], beyond),
         (b"K\x01", b"K\x04\x85", b"K\x01\x85", beyond),
         (b"K\x04", b")", b")", beyond),
         (largest, b"K\x01\x85", b"K\x01\x85", beyond),
@@ -147,6 +202,7 @@ fn broken_pickles_are_refused() {
         (b"NN\x93", "by something other than a string"),
         (b"cos", "it ends in the line"),
         (b"\x81", "the opcode 0x81"),
+        (b"\x01", "0x01 at byte"),
         (b"i", "the opcode 0x69"),
         (b"}", "it has no tensors"),
         (b"]", "it holds no state dict"),
@@ -187,11 +243,11 @@ fn a_tensor_needs_its_storage_and_a_name() {
         &with(b"cpuK\x04", b"cpuJ\xff\xff\xff\xff"),
         "a storage of -1 elements",
     );
-    refused(
+    unsupported(
         &with(b"cpuK\x04t", b"cpuK\x04(U\x01jK\0K\x04tt"),
-        "or a view of one",
+        "a storage that is a view of another one",
     );
-    refused(
+    unsupported(
         &with(b"\x89}t", b"\x89}}U\x03neg\x88st"),
         "a tensor has metadata",
     );

@@ -1,5 +1,6 @@
 //! The calls of a pickle, recorded and never executed.
 
+use crate::ParseError;
 use crate::error_text::excerpt;
 use crate::pickle::global::{Global, find_class};
 use crate::pickle::opcode::GLOBAL;
@@ -11,7 +12,7 @@ const MAX_KEY_LENGTH: usize = 64;
 
 impl<'a> Unpickler<'a> {
     /// Pushes a global, if it is allowed.
-    pub(super) fn name(&mut self, opcode: u8) -> Result<(), String> {
+    pub(super) fn name(&mut self, opcode: u8) -> Result<(), ParseError> {
         let (module, name) = if opcode == GLOBAL {
             let lines = (self.cursor.line()?, self.cursor.line()?);
             (str::from_utf8(lines.0).ok(), str::from_utf8(lines.1).ok())
@@ -20,7 +21,7 @@ impl<'a> Unpickler<'a> {
             (text(module), text(name))
         };
         let (Some(module), Some(name)) = (module, name) else {
-            return Err("its pickle names a global by something other than a string".to_owned());
+            return Err("its pickle names a global by something other than a string".into());
         };
         self.stack.push(Value::Global(find_class(module, name)?));
         Ok(())
@@ -28,7 +29,7 @@ impl<'a> Unpickler<'a> {
 
     /// Storages are persistent ids: tuples `("storage", class, key, device, count)`, in the legacy format followed by a view of
     /// another storage.
-    pub(super) fn persistent_load(&mut self) -> Result<(), String> {
+    pub(super) fn persistent_load(&mut self) -> Result<(), ParseError> {
         let id = self.pop()?;
         let parts = self.heap.tuple(id).unwrap_or_default();
         let parts = parts.strip_suffix(&[Value::None]).unwrap_or(parts);
@@ -38,12 +39,17 @@ impl<'a> Unpickler<'a> {
             Value::String(key),
             _,
             Value::Integer(count),
+            view @ ..,
         ] = parts
         else {
-            return Err(
-                "its pickle has a persistent id that is not a storage, or a view of one".to_owned(),
-            );
+            return Err("its pickle has a persistent id that is not a storage".into());
         };
+        if !view.is_empty() {
+            return Err(ParseError::unsupported(
+                "it has a storage that is a view of another one, which is not supported; \
+                 save it with a newer PyTorch",
+            ));
+        }
         let storage = Storage {
             key,
             dtype: *dtype,
@@ -53,17 +59,18 @@ impl<'a> Unpickler<'a> {
             return Err(format!(
                 "a storage has the key {}, which is not a number",
                 excerpt(storage.key)
-            ));
+            )
+            .into());
         }
         self.add(Object::Storage(storage));
         Ok(())
     }
 
     /// Records the result of a call.
-    pub(super) fn reduce(&mut self) -> Result<(), String> {
+    pub(super) fn reduce(&mut self) -> Result<(), ParseError> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         let (Value::Object(object), Some(values)) = (arguments, self.heap.tuple(arguments)) else {
-            return Err("its pickle calls a function with something other than a tuple".to_owned());
+            return Err("its pickle calls a function with something other than a tuple".into());
         };
         let result = match (function, values) {
             (Value::Global(Global::OrderedDict), []) => Object::Dict(Vec::new()),
@@ -109,9 +116,7 @@ impl<'a> Unpickler<'a> {
                 })
             }
             _ => {
-                return Err(
-                    "its pickle calls a function with other arguments than PyTorch".to_owned(),
-                );
+                return Err("its pickle calls a function with other arguments than PyTorch".into());
             }
         };
         self.add(result);
@@ -119,7 +124,7 @@ impl<'a> Unpickler<'a> {
     }
 
     /// An `OrderedDict` from a list of pairs, as Python 2 pickled it.
-    fn dict_from_pairs(&mut self, list: Value<'a>) -> Result<Object<'a>, String> {
+    fn dict_from_pairs(&mut self, list: Value<'a>) -> Result<Object<'a>, ParseError> {
         let length = self.heap.list(list).map_or(0, <[_]>::len);
         // Otherwise every following opcode could copy the same list.
         self.count(length)?;
@@ -135,20 +140,24 @@ impl<'a> Unpickler<'a> {
     }
 
     /// Metadata marks a lazy negation or conjugate; ignoring it would silently change values.
-    fn refuse_metadata(&self, more: &[Value<'a>]) -> Result<(), String> {
+    fn refuse_metadata(&self, more: &[Value<'a>]) -> Result<(), ParseError> {
         match more {
             [] | [Value::None] => Ok(()),
             [metadata] if self.heap.dict(*metadata).is_some_and(<[_]>::is_empty) => Ok(()),
-            _ => Err("a tensor has metadata, which is not supported".to_owned()),
+            _ => Err(ParseError::unsupported(
+                "a tensor has metadata (a lazy negation or conjugate), which is not supported",
+            )),
         }
     }
 
     /// Sets attributes. Those of dicts (`_metadata`: module versions) do not affect tensors.
-    pub(super) fn build(&mut self) -> Result<(), String> {
+    pub(super) fn build(&mut self) -> Result<(), ParseError> {
         self.pop()?;
         let target = self.peek()?;
         if self.heap.dict(target).is_none() {
-            return Err("its pickle sets attributes of something other than a dict".to_owned());
+            return Err(ParseError::unsupported(
+                "its pickle sets attributes of something other than a dict, which is not supported",
+            ));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Literals: numbers, strings, bytes.
 
+use crate::ParseError;
 use crate::cursor::Cursor;
 use crate::pickle::opcode::*;
 use crate::pickle::unpickler::Unpickler;
@@ -7,7 +8,7 @@ use crate::pickle::value::Value;
 
 impl<'a> Unpickler<'a> {
     /// The value of an opcode that pushes a literal.
-    pub(super) fn literal(&mut self, opcode: u8) -> Result<Value<'a>, String> {
+    pub(super) fn literal(&mut self, opcode: u8) -> Result<Value<'a>, ParseError> {
         let cursor = &mut self.cursor;
         Ok(match opcode {
             NONE => Value::None,
@@ -41,9 +42,16 @@ impl<'a> Unpickler<'a> {
             }
             _ => {
                 let offset = cursor.position() - 1;
-                return Err(format!(
-                    "its pickle has the opcode {opcode:#04x} at byte {offset}, which state dicts do not need"
-                ));
+                return Err(match UNSUPPORTED.contains(&opcode) {
+                    true => ParseError::Unsupported(format!(
+                        "its pickle has the opcode {opcode:#04x} at byte {offset}, which state dicts do not need \
+                         and which is not supported"
+                    )),
+                    false => format!(
+                        "its pickle has {opcode:#04x} at byte {offset}, which is not an opcode"
+                    )
+                    .into(),
+                });
             }
         })
     }

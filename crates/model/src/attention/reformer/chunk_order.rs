@@ -21,6 +21,14 @@ pub struct PaddingConfig {
 }
 
 impl PaddingConfig {
+    /// Sequences longer than `beyond` are padded to a multiple of `multiple_of`.
+    pub fn new(multiple_of: usize, beyond: usize) -> Self {
+        Self {
+            multiple_of,
+            beyond,
+        }
+    }
+
     /// Whether the padding is valid for chunks of this size.
     pub(in crate::attention) fn validate(
         &self,

@@ -1,0 +1,51 @@
+//! Arguments that commands share: the model, the device, input texts.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// A model, and what its folder does not say.
+#[derive(Args, Debug)]
+pub struct ModelArguments {
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
+    pub model: PathBuf,
+    /// The model_type of a config.json that does not say it, such as bert
+    #[arg(long, value_name = "TYPE", help_heading = "Model")]
+    pub model_type: Option<String>,
+    /// The config.json of a folder that has none
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    pub config: Option<PathBuf>,
+    /// A folder with the tokenizer's files, or a tokenizer.json
+    #[arg(long, value_name = "PATH", help_heading = "Model")]
+    pub tokenizer: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArgument,
+}
+
+/// The device.
+#[derive(Args, Debug)]
+pub struct DeviceArgument {
+    /// Device: cpu, or cuda, metal, rocm, vulkan, webgpu in builds with that feature
+    #[arg(long, value_name = "D", default_value = "cpu", help_heading = "Model")]
+    pub device: String,
+}
+
+/// Input texts and batch size.
+#[derive(Args, Debug)]
+pub struct TextArguments {
+    /// The texts [default: the lines of standard input]
+    #[arg(value_name = "TEXT", conflicts_with = "file")]
+    pub texts: Vec<String>,
+    /// A file of texts, one per line
+    #[arg(short, long, value_name = "FILE", help_heading = "Input")]
+    pub file: Option<PathBuf>,
+    /// Batch size
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Input")]
+    pub batch_size: u16,
+    /// Truncate texts that exceed the model's length instead of refusing them
+    #[arg(long, help_heading = "Input")]
+    pub truncate: bool,
+    /// Print one JSON object per text; offsets are UTF-8 bytes
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}

@@ -131,12 +131,12 @@ def shapes(vocabulary: int, settings: dict) -> dict[str, tuple]:
     inner, kv = (settings[it] * settings["head_width"] for it in ("heads", "kv_heads"))
     found = {"token_embd.weight": (vocabulary, WIDTH)}
     for layer in range(LAYERS):
-        maps = {"attn_q": (inner, WIDTH), "attn_k": (kv, WIDTH), "attn_v": (kv, WIDTH), "attn_output": (WIDTH, inner)}
-        maps |= {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
+        projections = {"attn_q": (inner, WIDTH), "attn_k": (kv, WIDTH), "attn_v": (kv, WIDTH), "attn_output": (WIDTH, inner)}
+        projections |= {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
         found |= {f"blk.{layer}.{norm}.weight": (WIDTH,) for norm in ("attn_norm", "ffn_norm")}
-        found |= {f"blk.{layer}.{it}.weight": shape for it, shape in maps.items()}
+        found |= {f"blk.{layer}.{it}.weight": shape for it, shape in projections.items()}
         if "factor" in settings:
-            found |= {f"blk.{layer}.{it}.bias": shape[:1] for it, shape in maps.items()}
+            found |= {f"blk.{layer}.{it}.bias": shape[:1] for it, shape in projections.items()}
     if "factor" in settings:
         found["output.weight"] = (vocabulary, WIDTH)
     return found | {"output_norm.weight": (WIDTH,)}
@@ -173,8 +173,8 @@ def write_folder(name: str, vocabulary: int, settings: dict, stored: dict[str, n
         if part in ("attn_q", "attn_k"):
             rows = values.reshape(-1, settings["head_width"] // 2, 2, *values.shape[1:])
             values = rows.swapaxes(1, 2).reshape(values.shape)
-        place = f"model.layers.{layer[1]}." if layer else ""
-        tensors[f"{place}{NAMES[part]}.{end}"] = values
+        prefix = f"model.layers.{layer[1]}." if layer else ""
+        tensors[f"{prefix}{NAMES[part]}.{end}"] = values
     safetensors(folder / "model.safetensors", tensors)
 
 

@@ -92,9 +92,9 @@ def main() -> None:
     (FOLDER / "source.spm").write_bytes(source)
     (FOLDER / "target.spm").write_bytes(target)
     # Every seventh piece of the source is left out.
-    kept = [it for place, it in enumerate(pieces(source)) if place % 7 != 3]
+    kept = [it for index, it in enumerate(pieces(source)) if index % 7 != 3]
     tokens = ["</s>", "<unk>", *sorted(set(kept) | set(pieces(target))), ">>de<<", ">>fr<<", "<pad>"]
-    vocabulary = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
+    vocabulary = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
     write("vocab.json", vocabulary)
     write("tokenizer_config.json", {"source_lang": "en", "target_lang": "de"})
     write("config.json", {"model_type": "marian"})

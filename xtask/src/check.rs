@@ -20,12 +20,20 @@ pub fn run() -> Result<()> {
 
 /// Values of `ATTENTIVE_SIMD` for this CPU; none leaves it unset, for the widest.
 fn instruction_sets() -> Vec<Option<&'static str>> {
-    let mut sets = vec![None, Some("scalar")];
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx512f") {
-        sets.insert(1, Some("avx2"));
-    }
+    let mut sets = vec![None];
+    sets.extend(has_avx512().then_some(Some("avx2")));
+    sets.push(Some("scalar"));
     sets
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    std::is_x86_feature_detected!("avx512f")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512() -> bool {
+    false
 }
 
 /// All tests, doc examples and the check of the crates' dependencies.

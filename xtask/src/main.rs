@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
-  check     formatting, clippy, all tests, kernel tests on each instruction set with 1, 2 and 3 threads, rustdoc, and the
-            crate dependencies of ARCHITECTURE.md
+  check     formatting, clippy, all tests on each instruction set with 1, 2 and 3 threads, rustdoc, and the crate
+            dependencies of ARCHITECTURE.md
   bench     [NAME…] [--rounds N] [--json FILE]: this library and PyTorch interleaved (same venv), with the machine's peak
             throughput, and kernels against their naive versions; a complete run is written to docs/performance.md
             `bench scaling` measures every attention against the length instead, for docs/attention.md

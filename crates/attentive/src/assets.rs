@@ -11,11 +11,19 @@ use attentive_text::{ChatTemplates, GgufTokenizer, TextError, Tokenizer};
 
 /// The tokenizer of a model, if it has one. A tokenizer.json may be given itself.
 pub fn tokenizer(model: &Path) -> Result<Option<Tokenizer>, TextError> {
+    tokenizer_of(model, None)
+}
+
+/// [`tokenizer`] of a model whose `model_type` its config.json does not say.
+pub fn tokenizer_of(
+    model: &Path,
+    model_type: Option<&str>,
+) -> Result<Option<Tokenizer>, TextError> {
     if model.extension().is_some_and(|ending| ending == "json") && model.is_file() {
         return Tokenizer::load(model).map(Some);
     }
     if !is_gguf(model) {
-        return Tokenizer::from_folder(model);
+        return Tokenizer::from_folder_of(model, model_type);
     }
     let gguf = gguf_tokenizer(model)?;
     gguf.map(|gguf| Tokenizer::from_gguf(model, &gguf))

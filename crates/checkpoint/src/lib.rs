@@ -61,7 +61,7 @@ pub use hf_forward::{
     NamedOutputs, OutputNames, RECURRENT_INPUTS, RequestedOutputs, forward, forward_recurrent,
     input_names,
 };
-pub use load::{Heads, LoadOptions, describe, load, load_with};
+pub use load::{Heads, LoadOptions, describe, describe_with, load, load_with};
 pub use problem_type::{ClassificationFunction, ProblemType};
 pub use recurrent::{
     RECURRENT_TYPE, describe_recurrent, is_recurrent, load_recurrent, save_recurrent,

@@ -41,10 +41,16 @@ pub enum Heads {
 
 /// Describes the model of a folder or a GGUF file. Where there are weights, their names are taken into account.
 pub fn describe(path: &Path) -> Result<Description, CheckpointError> {
+    describe_with(path, &LoadOptions::default())
+}
+
+/// [`describe`], with options.
+pub fn describe_with(path: &Path, options: &LoadOptions) -> Result<Description, CheckpointError> {
     if is_gguf(path) {
+        refuse_for_gguf(path, options)?;
         return gguf::describe(path);
     }
-    let (names, mut description) = read_config(path, &LoadOptions::default())?;
+    let (names, mut description) = read_config(path, options)?;
     match TensorFile::from_folder(path) {
         Ok(file) => description.config = adapt_to_weights(&description.config, &names, &file),
         // A run that has not saved yet, or a hub model of which only the config was fetched.
@@ -66,6 +72,7 @@ pub fn load_with(
     device: &Device,
 ) -> Result<(Model, Description), CheckpointError> {
     if is_gguf(path) {
+        refuse_for_gguf(path, options)?;
         return gguf::load(path, device);
     }
     let (names, mut description) = read_config(path, options)?;
@@ -106,8 +113,19 @@ pub(crate) fn load_weights<M: Module>(
     Ok(replace_parameters(model, values))
 }
 
+/// A GGUF file says what it is.
+fn refuse_for_gguf(path: &Path, options: &LoadOptions) -> Result<(), CheckpointError> {
+    match options.model_type.is_some() || options.config.is_some() {
+        true => Err(CheckpointError::Config {
+            path: path.to_owned(),
+            problem: "a GGUF file has its own metadata; leave model_type and config out".to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// A model class without heads.
-const NO_HEADS: ModelClass = ModelClass {
+static NO_HEADS: ModelClass = ModelClass {
     name: "",
     heads: |_, config| {
         config.head = HeadConfig::None;
@@ -149,6 +167,10 @@ fn read_config(
     let (config, class) = match options.heads {
         Heads::All => format.parse(&json),
         Heads::None => (format.read)(&json).and_then(|mut config| {
+            // The decoder of an encoder-decoder is no head: nothing can be left out.
+            if config.encoder.is_some() {
+                return format.parse(&json);
+            }
             (NO_HEADS.heads)(&json, &mut config)?;
             Ok((config, &NO_HEADS))
         }),
@@ -159,7 +181,7 @@ fn read_config(
         .map_err(|error| config_error(hf_keys::error_message(&json, &error)))?;
     let (special, generation) = settings::read(folder, &json)?;
     let names = TensorNames {
-        ignores_heads: options.heads == Heads::None,
+        ignores_heads: std::ptr::eq(class, &NO_HEADS),
         ..format.names(class, &config, &json)
     };
     let problem_type = match options.heads {

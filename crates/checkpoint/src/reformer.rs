@@ -217,7 +217,7 @@ impl HfReformerConfig {
         ))
     }
 
-    /// Where chunks have two sizes, all layers pad to a common multiple.
+    /// Where chunks have two sizes, all layers pad to the least common multiple.
     fn padding(&self) -> Option<PaddingConfig> {
         let [local, lsh] = [self.local_attn_chunk_length, self.lsh_attn_chunk_length];
         let both = [LayerType::Local, LayerType::Lsh]

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use generate::{Generate, Translate};
-pub use model::{DeviceArgument, ModelArguments, TextArguments};
+pub use model::{DeviceArgument, ModelArguments, TextArguments, TokenizerArgument};
 pub use tasks::{Answer, Classify, Embed, Fill, Forward};
 
 /// The largest integer of TOML, since recipes hold seeds.
@@ -43,7 +43,7 @@ pub struct Global {
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// Number of threads [default: ATTENTIVE_THREADS, or all cores]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, global = true, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
 
@@ -100,7 +100,7 @@ pub struct Train {
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Number of optimizer steps, instead of the recipe's (training.steps)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: Option<u64>,
     /// Check the recipe and the data, describe the run, and train nothing
     #[arg(long)]
@@ -130,8 +130,8 @@ pub struct Train {
     after_help = "Examples:\n  attentive info runs/stories\n  attentive info openai-community/gpt2"
 )]
 pub struct Info {
-    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub model: ModelArguments,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -147,6 +147,9 @@ Examples:
 pub struct Tokenize {
     /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
     pub model: PathBuf,
+    /// The model_type of a config.json that does not say it, such as bert
+    #[arg(long, value_name = "TYPE", help_heading = "Model")]
+    pub model_type: Option<String>,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]
     pub texts: Vec<String>,
@@ -162,7 +165,7 @@ pub struct Tokenize {
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub ids: Vec<u32>,
     /// Leave special tokens out of the decoded text
-    #[arg(long, requires = "ids")]
+    #[arg(long, requires = "ids", conflicts_with = "texts")]
     pub skip_special_tokens: bool,
     /// Print one JSON object per text; offsets are UTF-8 bytes
     #[arg(long)]
@@ -177,8 +180,8 @@ Examples:
   attentive convert openai-community/gpt2 --out gpt2-bf16 --dtype bfloat16
   attentive convert openai-community/gpt2 --out gpt2-shards --shard-size 200MB")]
 pub struct Convert {
-    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
-    pub model: PathBuf,
+    #[command(flatten)]
+    pub model: ModelArguments,
     /// Output folder; new or empty
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
@@ -189,7 +192,7 @@ pub struct Convert {
     #[arg(long, value_enum, default_value_t = DtypeArgument::Float32)]
     pub dtype: DtypeArgument,
     /// Maximum size of a file of weights: bytes, or with a unit (kB, MB, GB, TB, KiB, MiB, GiB, TiB)
-    #[arg(long, value_name = "SIZE", default_value = "50GB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "50GB", allow_hyphen_values = true, value_parser = parse_size)]
     pub shard_size: u64,
     /// Print JSON
     #[arg(long)]

@@ -48,17 +48,13 @@ fn message(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    match error.downcast_ref() {
-        Some(PretrainedError::NoChatTemplate { .. }) => {
-            text = text.replace("give a plain prompt", "leave --chat out");
-        }
-        Some(PretrainedError::NoEncoder { .. }) => {
-            text = text.replace(
+    if error.is::<PretrainedError>() {
+        text = text
+            .replace("give a plain prompt", "leave --chat out")
+            .replace(
                 "to continue a text, generate",
                 "to continue a text use attentive generate",
             );
-        }
-        _ => {}
     }
     if let Some(TaskError::TruncatedMask { .. }) = find(error) {
         text = text.replace("allow more tokens, or", "leave --truncate out, or");
@@ -81,7 +77,7 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 /// The options of generation, by their names in the library.
-const OPTIONS: [(&str, &str); 10] = [
+const OPTIONS: [(&str, &str); 12] = [
     ("num_return_sequences", "--return"),
     ("num_beams", "--beams"),
     ("max_new_tokens", "--max-new-tokens"),
@@ -92,6 +88,8 @@ const OPTIONS: [(&str, &str); 10] = [
     ("length_penalty", "--length-penalty"),
     ("early_stopping", "--early-stopping"),
     ("stop", "--stop"),
+    ("seed", "--seed"),
+    ("model_type and config", "--model-type and --config"),
 ];
 
 /// A message in which an option that is refused, or that the advice names, is called as on the command line.
@@ -102,6 +100,7 @@ fn with_options(text: &str) -> String {
             text = format!("{option}: {rest}");
         }
         text = text.replace(&format!("give {name}"), &format!("give {option}"));
+        text = text.replace(&format!("leave {name}"), &format!("leave {option}"));
         text = text.replace(&format!("and {name} asks"), &format!("and {option} asks"));
     }
     text
@@ -189,7 +188,8 @@ fn is_usage(error: &anyhow::Error) -> bool {
     let pretrained = |error: &PretrainedError| {
         matches!(
             error,
-            PretrainedError::NoTokenizer { .. }
+            PretrainedError::Cannot { .. }
+                | PretrainedError::NoTokenizer { .. }
                 | PretrainedError::NoChatTemplate { .. }
                 | PretrainedError::NoEncoder { .. }
                 | PretrainedError::ReadsImages

@@ -12,10 +12,12 @@ mod output;
 mod plot;
 mod progress;
 mod sample;
+mod save_path;
 mod vectors;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use attentive::tensor::{check_environment, set_threads};
 use clap::Parser;
@@ -40,7 +42,15 @@ fn main() -> ExitCode {
     }
     let settings = check_environment().map_err(|problem| failure::Usage(problem).into());
     let done = settings
-        .and_then(|()| commands::run(arguments))
+        .and_then(|()| {
+            let started = Instant::now();
+            let code = commands::run(arguments)?;
+            output::verbose(format_args!(
+                "done in {:.2} s",
+                started.elapsed().as_secs_f64()
+            ));
+            Ok(code)
+        })
         .and_then(|code| {
             // Reports a write error of the last buffer, which would otherwise go unnoticed.
             std::io::stdout().flush()?;

@@ -7,8 +7,9 @@ use attentive::hub::FileSet;
 use attentive::pretrained::Loader;
 use attentive::{Pretrained, hub_id, locate};
 
-use crate::arguments::ModelArguments;
+use crate::arguments::{ModelArguments, TokenizerArgument};
 use crate::downloads::Downloads;
+use crate::failure::Usage;
 
 /// The folder or file of a model.
 pub fn find(model: &Path, files: FileSet) -> Result<PathBuf> {
@@ -16,17 +17,27 @@ pub fn find(model: &Path, files: FileSet) -> Result<PathBuf> {
     Ok(locate(model, files, &mut |event| downloads.on(&event))?)
 }
 
-/// Loads a model with its heads.
-pub fn load(arguments: &ModelArguments) -> Result<Pretrained> {
-    load_by(Loader::new(), arguments)
+/// Loads a model with its heads, and another tokenizer if one is given.
+pub fn load(
+    arguments: &ModelArguments,
+    tokenizer: Option<&TokenizerArgument>,
+) -> Result<Pretrained> {
+    load_by(Loader::new(), arguments, tokenizer)
 }
 
 /// Loads a model without its heads.
-pub fn load_without_heads(arguments: &ModelArguments) -> Result<Pretrained> {
-    load_by(Loader::new().without_heads(), arguments)
+pub fn load_without_heads(
+    arguments: &ModelArguments,
+    tokenizer: &TokenizerArgument,
+) -> Result<Pretrained> {
+    load_by(Loader::new().without_heads(), arguments, Some(tokenizer))
 }
 
-fn load_by(loader: Loader, arguments: &ModelArguments) -> Result<Pretrained> {
+fn load_by(
+    loader: Loader,
+    arguments: &ModelArguments,
+    tokenizer: Option<&TokenizerArgument>,
+) -> Result<Pretrained> {
     let mut downloads = Downloads::of(&arguments.model);
     let mut loader = loader
         .device(&arguments.device.device)
@@ -35,10 +46,24 @@ fn load_by(loader: Loader, arguments: &ModelArguments) -> Result<Pretrained> {
         loader = loader.model_type(model_type);
     }
     if let Some(config) = &arguments.config {
+        if !config.is_file() {
+            let message = format!(
+                "--config: there is no file {}; check the path",
+                config.display()
+            );
+            return Err(Usage(message).into());
+        }
         loader = loader.config(config);
     }
-    if let Some(tokenizer) = &arguments.tokenizer {
-        loader = loader.tokenizer(tokenizer);
+    if let Some(path) = tokenizer.and_then(|it| it.tokenizer.as_ref()) {
+        if !path.exists() {
+            let message = format!(
+                "--tokenizer: there is no {}; give a folder with the tokenizer's files, or a tokenizer.json",
+                path.display()
+            );
+            return Err(Usage(message).into());
+        }
+        loader = loader.tokenizer(path);
     }
     Ok(loader.load(&arguments.model)?)
 }

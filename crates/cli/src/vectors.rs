@@ -31,7 +31,7 @@ pub struct VectorFile {
 }
 
 impl VectorFile {
-    /// A file whose ending is known, in a folder that exists.
+    /// A file whose ending is known.
     pub fn create(path: &Path) -> Result<Self> {
         let ending = path.extension().and_then(|it| it.to_str()).unwrap_or("");
         let format = match ending {
@@ -46,14 +46,6 @@ impl VectorFile {
                 return Err(Usage(message).into());
             }
         };
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            let message = format!(
-                "--output: there is no folder {}; make it, or name another file",
-                folder.display()
-            );
-            return Err(Usage(message).into());
-        }
         Ok(Self {
             path: path.to_owned(),
             format,

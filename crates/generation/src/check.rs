@@ -19,6 +19,15 @@ pub fn check(
     check_prompt(model, prompt)
 }
 
+/// Whether the model is causal and has a language-modelling head.
+pub fn check_can_generate(model: &Model) -> Result<(), GenerationError> {
+    let config = model.config();
+    match config.stack.role == Role::Causal && config.head.lm_head().is_some() {
+        true => Ok(()),
+        false => Err(GenerationError::NoDecoder),
+    }
+}
+
 /// Whether the model's vocabulary has all tokens of the tokenizer.
 pub fn check_tokenizer(
     model: &Model,
@@ -40,10 +49,8 @@ pub(crate) fn check_decoder(
     processors: &LogitsProcessors,
 ) -> Result<(), GenerationError> {
     processors.validate()?;
+    check_can_generate(model)?;
     let config = model.config();
-    if config.stack.role != Role::Causal || config.head.lm_head().is_none() {
-        return Err(GenerationError::NoDecoder);
-    }
     let start = match (&config.encoder, processors.decoder_start) {
         (Some(_), None) => return Err(GenerationError::NoStart),
         (Some(_), start) => start.map(|id| ("decoder_start_token_id", id)),

@@ -15,7 +15,7 @@ mod softmax;
 mod stop;
 
 pub use beams::{Beam, BeamConfig, beam_search};
-pub use check::{check, check_prompt, check_tokenizer};
+pub use check::{check, check_can_generate, check_prompt, check_tokenizer};
 pub use error::{GenerationError, SettingError};
 pub use filters::{min_p, penalize_repetition, top_k, top_p, typical_p};
 pub use generate::{Generated, GenerationConfig, StopReason, TextChunk, generate};

@@ -1,5 +1,6 @@
 //! Shared by the tests of all kernels: random inputs, finite differences, comparisons.
 
+use crate::gemm::KC;
 use crate::simd::{self, with_instructions};
 use attentive_testing::{Scale, assert_close, ulps_of_sum};
 use proptest::prelude::*;
@@ -38,11 +39,9 @@ pub(crate) fn scales_of_sums(sums: &[f64], products: usize) -> Vec<f64> {
     sums.iter().map(|sum| sum.abs().max(std)).collect()
 }
 
-/// The most products that GEMM adds up before it adds their sum to the others.
-const BLOCK: usize = 384;
-
-/// Fails unless these are sums of this many products of two [`unit_values`], and an initial value, up to rounding errors. Partial sums
-/// of blocks are shorter random walks than the whole: their errors are those of a sum of [`BLOCK`] terms as large as the whole.
+/// Fails unless these are sums of this many products of two [`unit_values`], and an initial value, up to rounding errors. GEMM
+/// adds up at most [`KC`] products before it adds their sum to the others. Partial sums of such blocks are shorter random walks than the
+/// whole: their errors are those of a sum of as many terms as large as the whole.
 #[track_caller]
 pub(crate) fn assert_sums_close<A: Copy + Into<f64>>(
     what: &str,
@@ -51,7 +50,7 @@ pub(crate) fn assert_sums_close<A: Copy + Into<f64>>(
     products: usize,
 ) {
     let scales = scales_of_sums(expected, products);
-    let bound = ulps_of_sum(products.min(BLOCK) + 3);
+    let bound = ulps_of_sum(products.min(KC) + 3);
     assert_close(what, found, expected, Scale::Terms(&scales), bound);
 }
 

@@ -2,7 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use crate::map_reduce::{VectorOp, map_reduce};
+use crate::elementwise::add_assign_with;
 use crate::partition::{self, Partition, check_length};
 use crate::simd;
 use crate::threads::GRAIN;
@@ -146,23 +146,9 @@ impl WithSimd for GatherBackwardTask<'_> {
                 |position: usize| &self.dy[position * self.width..(position + 1) * self.width];
             out.copy_from_slice(row(*first));
             for position in others {
-                map_reduce(simd, &Add, [row(*position)], [&mut *out]);
+                add_assign_with(simd, out, row(*position));
             }
         }
-    }
-}
-
-struct Add;
-
-impl VectorOp<1, 1, 0> for Add {
-    #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        [x]: [S::f32s; 1],
-        [sum]: [S::f32s; 1],
-    ) -> ([S::f32s; 1], [S::f32s; 0]) {
-        ([simd.add_f32s(sum, x)], [])
     }
 }
 

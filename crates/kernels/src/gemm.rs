@@ -30,6 +30,8 @@ use crate::microkernel::{Init, TileSize, View};
 use crate::simd::{self, Instructions};
 use crate::threads::{self, TaskSet};
 use grid::Grid;
+#[cfg(test)]
+pub(crate) use macrokernel::KC;
 use macrokernel::{Blocking, Macrokernel, OutputPtr};
 pub(crate) use split_k::SplitK;
 

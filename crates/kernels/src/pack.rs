@@ -179,7 +179,8 @@ impl PanelBlock<'_> {
                     simd::prefetch_l1(self.view.start.wrapping_add(distance), 1);
                 }
             }
-            // SAFETY: eight rows by as many columns from here lie inside the block, and `to` has room for them.
+            // SAFETY: the CPU has AVX, as checked above; eight rows by as many columns from here lie inside the block, and `to`
+            // has room for them.
             unsafe {
                 let from = |column| self.view.at(8 * block, column);
                 let (step, to) = (self.view.column_stride, to.as_mut_ptr());
@@ -225,13 +226,15 @@ impl PanelBlock<'_> {
             return [0, 0];
         }
         if simd::has_avx512::<S>() {
-            return self.transpose_squares_16x16();
+            // SAFETY: the kernel is compiled for AVX-512, so the CPU has it.
+            return unsafe { self.transpose_squares_16x16() };
         }
         let [rows, columns] = [self.rows, self.width].map(|it| it / 8 * 8);
         for column in (0..columns).step_by(8) {
             for row in (0..rows).step_by(8) {
                 let to = &mut self.out[row * self.panel + column..];
-                // SAFETY: eight rows by eight columns from here lie inside the block, and inside `out`.
+                // SAFETY: the CPU has AVX, as checked above; eight rows by eight columns from here lie inside the block, and
+                // inside `out`.
                 unsafe {
                     let from = self.view.at(row, column);
                     transpose_8x8(from, self.view.column_stride, to.as_mut_ptr(), self.panel);
@@ -247,9 +250,12 @@ impl PanelBlock<'_> {
     }
 
     /// [`Self::transpose_squares`] in 16×16 blocks with AVX-512: whole cache lines are written.
+    ///
+    /// # Safety
+    /// The CPU must have AVX-512.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn transpose_squares_16x16(&mut self) -> [usize; 2] {
+    unsafe fn transpose_squares_16x16(&mut self) -> [usize; 2] {
         let [rows, columns] = [self.rows, self.width].map(|it| it / 16 * 16);
         let step = self.view.column_stride;
         for column in (0..columns).step_by(16) {
@@ -259,7 +265,8 @@ impl PanelBlock<'_> {
                     simd::prefetch_l1(self.view.start.wrapping_add(row + next * step), 1);
                 }
                 let to = &mut self.out[row * self.panel + column..];
-                // SAFETY: sixteen rows by sixteen columns from here lie inside the block, and inside `out`.
+                // SAFETY: the caller guarantees AVX-512; sixteen rows by sixteen columns from here lie inside the block, and
+                // inside `out`.
                 unsafe {
                     let from = self.view.at(row, column);
                     transpose_16x16(from, step, to.as_mut_ptr(), self.panel);

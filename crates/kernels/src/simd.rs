@@ -1,5 +1,6 @@
 //! SIMD dispatch, once at run time (AVX-512, AVX2 with FMA, NEON, or scalar), prefetching, and vectorized elementary functions.
 
+#[cfg(test)]
 use std::cell::Cell;
 #[cfg(target_arch = "x86_64")]
 use std::mem::transmute_copy;
@@ -23,27 +24,31 @@ pub enum Instructions {
     Scalar,
 }
 
+#[cfg(test)]
 thread_local! {
     static FORCED: Cell<Option<Instructions>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with the given instruction set on this thread, overriding the environment. For tests.
-pub fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T) -> T {
+/// Runs `work` with the given instruction set on this thread, overriding the environment.
+#[cfg(test)]
+pub(crate) fn with_instructions<T>(instructions: Instructions, work: impl FnOnce() -> T) -> T {
     let before = FORCED.replace(Some(instructions));
     let result = work();
     FORCED.set(before);
     result
 }
 
-/// The instruction set of this thread: forced, or from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest).
+/// The instruction set from `ATTENTIVE_SIMD` (`avx2`, `scalar`, or unset for the widest); a test may force another on its thread.
 ///
 /// # Panics
 /// When `ATTENTIVE_SIMD` has any other value.
 pub fn instructions() -> Instructions {
     static CHOSEN: OnceLock<Instructions> = OnceLock::new();
-    FORCED.get().unwrap_or_else(|| {
-        *CHOSEN.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
-    })
+    #[cfg(test)]
+    if let Some(forced) = FORCED.get() {
+        return forced;
+    }
+    *CHOSEN.get_or_init(|| from_environment().unwrap_or_else(|problem| panic!("{problem}")))
 }
 
 /// The instruction set that `ATTENTIVE_SIMD` selects.

@@ -168,7 +168,7 @@ impl Stack {
 
     /// The device of its weights.
     pub(crate) fn device(&self) -> Device {
-        // A valid stack has a block; an empty one has no weights, which are on any device.
+        // A valid stack has a block, with weights, and all weights are on one device.
         self.blocks
             .first()
             .map_or_else(Device::default, Block::device)

@@ -158,7 +158,7 @@ fn linformer_with_identity_projections_is_full_attention() {
         ));
         let linformer = build(&config, &spec, &device);
         let mut same = HashMap::new();
-        for (name, number) in [
+        for (name, frequency) in [
             ("query", 1.0),
             ("key", 1.3),
             ("value", 0.7),
@@ -169,10 +169,10 @@ fn linformer_with_identity_projections_is_full_attention() {
                 .find(|it| it.name == format!("{name}.weight"));
             let shape = shape.unwrap().shape;
             let count = shape.iter().product();
-            let numbers = waves([count], number, &device).into_data();
+            let values = waves([count], frequency, &device).into_data();
             same.insert(
                 format!("{name}.weight"),
-                TensorData::new(numbers.try_to_vec::<f32>().unwrap(), shape),
+                TensorData::new(values.try_to_vec::<f32>().unwrap(), shape),
             );
         }
         let full = replace_parameters(full.clone(), same.clone());

@@ -1,4 +1,4 @@
-//! One step of AdamW (Loshchilov and Hutter 2017), in place unless storage is shared, and the squared norm of gradients.
+//! One step of AdamW (Loshchilov and Hutter 2019), in place unless storage is shared, and the squared norm of gradients.
 
 use attentive_kernels::adamw as kernels;
 use burn::backend::flex::{Flex, FlexTensor};

@@ -1,4 +1,4 @@
-//! Adam with decoupled weight decay. Kingma and Ba 2014; Loshchilov and Hutter 2017.
+//! Adam with decoupled weight decay. Kingma and Ba 2014; Loshchilov and Hutter 2019.
 
 use attentive_tensor::{AdamWState, AdamWStep, adamw};
 use burn::module::{Module, ModuleMapper, Param};

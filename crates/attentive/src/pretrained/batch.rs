@@ -34,10 +34,10 @@ impl Pretrained {
     ) -> Result<Batcher<'_>, PretrainedError> {
         let config = self.model.config();
         if config.stack.patches.is_some() {
-            return Err(PretrainedError::ReadsImages);
+            return Err(self.cannot(PretrainedError::ReadsImages));
         }
         if config.encoder.is_some() {
-            return Err(PretrainedError::EncoderDecoder);
+            return Err(self.cannot(PretrainedError::EncoderDecoder));
         }
         Ok(Batcher {
             model: &self.model,

@@ -152,7 +152,7 @@ impl Fill<'_> {
     pub fn run(self) -> Result<Vec<Vec<MaskedToken>>, PretrainedError> {
         self.model.model_with_heads()?;
         let batcher = self.model.batcher(self.batch, None)?;
-        Ok(fill_mask(batcher, &self.texts, self.top)?)
+        fill_mask(batcher, &self.texts, self.top).map_err(|error| self.model.cannot(error))
     }
 }
 
@@ -168,7 +168,7 @@ impl Classify<'_> {
         self.model.model_with_heads()?;
         let batcher = self.model.batcher(self.batch, None)?;
         let labels = ClassLabels::from(&self.model.description);
-        Ok(classify_texts(batcher, labels, &self.texts)?)
+        classify_texts(batcher, labels, &self.texts).map_err(|error| self.model.cannot(error))
     }
 }
 
@@ -183,17 +183,12 @@ impl ClassifyImages<'_> {
     pub fn run(self) -> Result<Vec<Vec<ClassScore>>, PretrainedError> {
         let model = self.model.model_with_heads()?;
         if !self.model.reads_images() {
-            return Err(PretrainedError::ReadsTexts);
+            return Err(self.model.cannot(PretrainedError::ReadsTexts));
         }
         let preprocessor = self.model.preprocessor()?;
         let labels = ClassLabels::from(&self.model.description);
-        Ok(classify_images(
-            model,
-            &preprocessor,
-            labels,
-            &self.images,
-            self.batch_size,
-        )?)
+        classify_images(model, &preprocessor, labels, &self.images, self.batch_size)
+            .map_err(|error| self.model.cannot(error))
     }
 }
 
@@ -209,7 +204,7 @@ impl Label<'_> {
         self.model.model_with_heads()?;
         let batcher = self.model.batcher(self.batch, None)?;
         let labels = &self.model.description.labels;
-        Ok(classify_tokens(batcher, labels, &self.texts)?)
+        classify_tokens(batcher, labels, &self.texts).map_err(|error| self.model.cannot(error))
     }
 }
 
@@ -230,12 +225,13 @@ impl Answer<'_> {
     pub fn run(self) -> Result<Vec<AnswerSpan>, PretrainedError> {
         self.model.model_with_heads()?;
         let batcher = self.model.batcher(BatchOptions::default(), None)?;
-        Ok(answer(
+        answer(
             batcher,
             &self.question,
             &self.context,
             self.top,
             self.max_answer_tokens,
-        )?)
+        )
+        .map_err(|error| self.model.cannot(error))
     }
 }

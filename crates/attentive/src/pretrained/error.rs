@@ -67,6 +67,14 @@ pub enum PretrainedError {
         /// The error.
         problem: String,
     },
+    /// The model cannot do a task.
+    #[error("{source} (this model can: {abilities})")]
+    Cannot {
+        /// Why not.
+        source: Box<PretrainedError>,
+        /// What it can do.
+        abilities: String,
+    },
     /// There is no tokenizer.
     #[error("{path} has no tokenizer (tokenizer.json, vocab.txt, vocab.json with merges.txt or with source.spm, or a SentencePiece model); download its files", path = path.display())]
     NoTokenizer {
@@ -112,6 +120,7 @@ impl PretrainedError {
             Self::Text(error) => error,
             Self::Image(error) => error,
             Self::Task(error) => error,
+            Self::Cannot { source, .. } => source.inner(),
             Self::Generation(error) | Self::Source { source: error, .. } => error,
             other => other,
         }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use attentive_generation::{
     BeamConfig, Decoding, DecodingContext, EarlyStopping, GenerateOptions, GenerationConfig,
-    StopReason, TextChunk, beam_search, check, check_prompt, check_tokenizer, generate,
+    StopReason, TextChunk, beam_search, check, check_can_generate, check_prompt, check_tokenizer,
+    generate,
 };
 use attentive_text::{ChatEnd, ChatMessage};
 
@@ -225,6 +226,7 @@ impl<'m> Generate<'m> {
         } = self;
         options.validate()?;
         let model = pretrained.model_with_heads()?;
+        check_can_generate(model).map_err(|error| pretrained.cannot(error))?;
         if !options.stop_strings.is_empty() {
             pretrained.required_tokenizer()?;
         }

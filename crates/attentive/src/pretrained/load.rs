@@ -107,6 +107,7 @@ impl<'l> Loader<'l> {
             loaded => loaded?,
         };
         Ok(Pretrained {
+            model_type: self.options.model_type,
             tokenizer_path: self.tokenizer.unwrap_or_else(|| path.clone()),
             path,
             model,

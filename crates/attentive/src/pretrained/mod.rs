@@ -14,8 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use attentive_checkpoint::{CheckpointError, Description};
+use attentive_generation::GenerationError;
 use attentive_images::Preprocessor;
 use attentive_model::Model;
+use attentive_model::attention::Role;
+use attentive_model::head::TokenTask;
+use attentive_tasks::TaskError;
 use attentive_text::{ChatTemplates, Tokenizer};
 
 use crate::assets;
@@ -50,6 +54,7 @@ pub struct Pretrained {
     heads: HeadState,
     /// Where the tokenizer is; `path`, unless the caller names another.
     tokenizer_path: PathBuf,
+    model_type: Option<String>,
     tokenizer: OnceLock<Option<Tokenizer>>,
 }
 
@@ -90,12 +95,17 @@ impl Pretrained {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer.as_ref());
         }
-        let tokenizer = assets::tokenizer(&self.tokenizer_path)?;
+        let tokenizer = assets::tokenizer_of(&self.tokenizer_path, self.model_type.as_deref())?;
         Ok(self.tokenizer.get_or_init(|| tokenizer).as_ref())
     }
 
     /// The chat templates, if the model has any.
     pub fn chat_templates(&self) -> Result<Option<ChatTemplates>, PretrainedError> {
+        if self.tokenizer_path.is_dir()
+            && let Some(templates) = assets::chat_templates(&self.tokenizer_path)?
+        {
+            return Ok(Some(templates));
+        }
         Ok(assets::chat_templates(&self.path)?)
     }
 
@@ -108,8 +118,57 @@ impl Pretrained {
     fn required_tokenizer(&self) -> Result<&Tokenizer, PretrainedError> {
         self.tokenizer()?
             .ok_or_else(|| PretrainedError::NoTokenizer {
-                path: self.path.clone(),
+                path: self.tokenizer_path.clone(),
             })
+    }
+
+    /// What the model can do, in words: "generate text", "embed texts", …
+    pub fn abilities(&self) -> Vec<&'static str> {
+        let config = self.model.config();
+        let has_lm_head = config.head.lm_head().is_some();
+        if config.stack.patches.is_some() {
+            let classifies = config.sequence_classifier.is_some();
+            return classifies
+                .then_some("classify images")
+                .into_iter()
+                .collect();
+        }
+        if config.encoder.is_some() {
+            return vec!["generate text from a source", "translate"];
+        }
+        let is_causal = config.stack.role == Role::Causal;
+        let task = config.token_classifier.as_ref().map(|it| it.task);
+        let all = [
+            ("generate text", is_causal && has_lm_head),
+            ("fill masks", !is_causal && has_lm_head),
+            ("classify texts", config.sequence_classifier.is_some()),
+            ("label tokens", task == Some(TokenTask::Labels)),
+            ("answer questions", task == Some(TokenTask::Span)),
+            ("embed texts", true),
+        ];
+        let able = all.into_iter().filter(|(_, able)| *able);
+        able.map(|(name, _)| name).collect()
+    }
+
+    /// An error about a task that the model cannot do, with what it can.
+    fn cannot(&self, error: impl Into<PretrainedError>) -> PretrainedError {
+        let source = error.into();
+        let is_about_the_model = matches!(
+            source,
+            PretrainedError::Task(TaskError::NoHead { .. })
+                | PretrainedError::Generation(GenerationError::NoDecoder)
+                | PretrainedError::NoEncoder { .. }
+                | PretrainedError::ReadsImages
+                | PretrainedError::ReadsTexts
+                | PretrainedError::EncoderDecoder
+        );
+        match (is_about_the_model, self.abilities()) {
+            (true, abilities) if !abilities.is_empty() => PretrainedError::Cannot {
+                source: Box::new(source),
+                abilities: abilities.join(", "),
+            },
+            _ => source,
+        }
     }
 
     /// The model with its heads; an error where they could not be loaded.

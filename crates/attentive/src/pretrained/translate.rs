@@ -86,10 +86,10 @@ impl Translate<'_> {
         } = self;
         let model = pretrained.model_with_heads()?;
         if model.config().encoder.is_none() {
-            return Err(PretrainedError::NoEncoder {
-                path: pretrained.path.clone(),
-            }
-            .into());
+            let path = pretrained.path.clone();
+            return Err(pretrained
+                .cannot(PretrainedError::NoEncoder { path })
+                .into());
         }
         let tokenizer = pretrained.required_tokenizer()?;
         check_tokenizer(model, Some(tokenizer)).map_err(PretrainedError::from)?;

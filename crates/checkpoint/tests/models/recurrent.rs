@@ -109,8 +109,8 @@ fn greedy_tokens_match_pytorch() {
         let source = golden.ids("prompt_ids", &device);
         let length = source.dims()[1];
         let settings = Greedy {
-            start: ids[0],
-            end: Some(2),
+            decoder_start: ids[0],
+            eos: Some(2),
             max_new_tokens: 32,
         };
         let alone = Sequences::new(source.clone());
@@ -127,7 +127,7 @@ fn greedy_tokens_match_pytorch() {
         for scores in values(forced.logits).chunks(vocabulary) {
             assert!(margin(scores) >= CLEAR_MARGIN, "{name}");
         }
-        // In a batch with another row, padded on the left, and with an end token that comes early in both.
+        // In a batch with another row, padded on the left, and with an eos that comes early in both.
         let other = golden.ids("source_ids", &device).narrow(0, 0, 1);
         let rows = Tensor::cat(
             vec![
@@ -141,7 +141,7 @@ fn greedy_tokens_match_pytorch() {
             non_padding: Some(vec![length..2 * length, 0..2 * length]),
         };
         let early = Greedy {
-            end: Some(ids[5]),
+            eos: Some(ids[5]),
             ..settings
         };
         let generated = model.greedy(&both, early);

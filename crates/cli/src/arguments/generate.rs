@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use attentive::generation::{self, GenerateOptions};
 use clap::{Args, ValueEnum};
 
-use super::{MAX_SEED, ModelArguments};
+use super::{MAX_SEED, ModelArguments, TokenizerArgument};
 
 /// Generate text from a prompt.
 #[derive(Args, Debug)]
@@ -20,6 +20,8 @@ Examples:
 pub struct Generate {
     #[command(flatten)]
     pub model: ModelArguments,
+    #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
     /// The prompt, or the source of an encoder-decoder [default: standard input, unless it is a terminal]
     #[arg(value_name = "PROMPT", conflicts_with_all = ["ids", "prompt_option"])]
     pub prompt: Option<String>,
@@ -51,6 +53,7 @@ pub struct Generate {
         long,
         value_name = "TEXT",
         requires = "chat",
+        conflicts_with = "ids",
         allow_hyphen_values = true,
         help_heading = "Input"
     )]
@@ -149,6 +152,8 @@ Examples:
 pub struct Translate {
     #[command(flatten)]
     pub model: ModelArguments,
+    #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "file")]
     pub texts: Vec<String>,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use attentive::checkpoint::LoadOptions;
 use clap::Args;
 
 /// A model, and what its folder does not say.
@@ -15,11 +16,27 @@ pub struct ModelArguments {
     /// The config.json of a folder that has none
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArgument,
+}
+
+/// The tokenizer of a model.
+#[derive(Args, Debug)]
+pub struct TokenizerArgument {
     /// A folder with the tokenizer's files, or a tokenizer.json
     #[arg(long, value_name = "PATH", help_heading = "Model")]
     pub tokenizer: Option<PathBuf>,
-    #[command(flatten)]
-    pub device: DeviceArgument,
+}
+
+impl ModelArguments {
+    /// What the folder does not say, as `checkpoint` takes it.
+    pub fn load_options(&self) -> LoadOptions {
+        LoadOptions {
+            model_type: self.model_type.clone(),
+            config: self.config.clone(),
+            ..LoadOptions::default()
+        }
+    }
 }
 
 /// The device.
@@ -40,7 +57,7 @@ pub struct TextArguments {
     #[arg(short, long, value_name = "FILE", help_heading = "Input")]
     pub file: Option<PathBuf>,
     /// Batch size
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Input")]
+    #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Input")]
     pub batch_size: u16,
     /// Truncate texts that exceed the model's length instead of refusing them
     #[arg(long, help_heading = "Input")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use attentive::tasks::Pooling;
 use clap::Args;
 
-use super::{ModelArguments, TextArguments};
+use super::{ModelArguments, TextArguments, TokenizerArgument};
 
 /// Run one forward pass on tensors from a safetensors file.
 #[derive(Args, Debug)]
@@ -51,9 +51,11 @@ pub struct Fill {
     #[command(flatten)]
     pub model: ModelArguments,
     #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
+    #[command(flatten)]
     pub input: TextArguments,
     /// Number of predictions per mask
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
     pub top: u32,
 }
 
@@ -71,15 +73,17 @@ Examples:
 pub struct Classify {
     #[command(flatten)]
     pub model: ModelArguments,
+    #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
     /// Texts; for an image classifier, image files or folders of them
     #[command(flatten)]
     pub input: TextArguments,
     /// Each line is a pair of texts separated by a tab
     #[arg(long, help_heading = "Input")]
     pub pairs: bool,
-    /// Number of classes to show per input
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
-    pub top: u32,
+    /// Number of classes to show per input; a token has one label [default: 5]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
+    pub top: Option<u32>,
 }
 
 /// Answer a question from a text.
@@ -93,6 +97,8 @@ Examples:
 pub struct Answer {
     #[command(flatten)]
     pub model: ModelArguments,
+    #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
     /// The question
     #[arg(value_name = "QUESTION")]
     pub question: String,
@@ -100,10 +106,10 @@ pub struct Answer {
     #[arg(value_name = "CONTEXT")]
     pub context: Option<String>,
     /// Maximum number of tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 15, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
     pub max_answer_tokens: u32,
     /// Number of answers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Output")]
     pub top: u32,
     /// Print JSON; offsets are UTF-8 bytes
     #[arg(long, help_heading = "Output")]
@@ -123,6 +129,8 @@ Examples:
 pub struct Embed {
     #[command(flatten)]
     pub model: ModelArguments,
+    #[command(flatten)]
+    pub tokenizer: TokenizerArgument,
     #[command(flatten)]
     pub input: TextArguments,
     /// Pooling [default: that of the folder's modules.json, or mean]

@@ -22,7 +22,7 @@ pub fn run(arguments: Answer) -> Result<ExitCode> {
         let message = "an answer needs a question and a text that holds it; give both";
         return Err(Usage(message.to_owned()).into());
     }
-    let model = model_folder::load(&arguments.model)?;
+    let model = model_folder::load(&arguments.model, Some(&arguments.tokenizer))?;
     let answers = model
         .answer(&arguments.question, &context)
         .top(arguments.top as usize)

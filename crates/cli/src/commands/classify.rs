@@ -15,9 +15,12 @@ use crate::arguments::Classify;
 use crate::failure::Usage;
 use crate::model_folder;
 
+/// The default number of classes to show.
+const TOP: usize = 5;
+
 /// Classifies texts or images, or labels tokens.
 pub fn run(arguments: Classify) -> Result<ExitCode> {
-    let model = model_folder::load(&arguments.model)?;
+    let model = model_folder::load(&arguments.model, Some(&arguments.tokenizer))?;
     if model.reads_images() {
         return classify_files(&arguments, &model);
     }
@@ -30,6 +33,11 @@ pub fn run(arguments: Classify) -> Result<ExitCode> {
             .map(|line| text(line, arguments.pairs))
             .collect::<Result<_>>()?;
         if model.labels_tokens() {
+            if arguments.top.is_some() {
+                let message =
+                    "--top: the model labels tokens, and each has one label; leave it out";
+                return Err(Usage(message.to_owned()).into());
+            }
             let found = model.label(inputs).batch(batch).run()?;
             for (line, tokens) in lines.iter().zip(&found) {
                 show_tokens(&mut out, line, tokens, arguments.input.json)?;
@@ -63,6 +71,7 @@ fn text(line: &str, pair: bool) -> Result<Text> {
 /// Classifies image files.
 fn classify_files(arguments: &Classify, model: &Pretrained) -> Result<ExitCode> {
     let refused = [
+        ("--tokenizer", arguments.tokenizer.tokenizer.is_some()),
         ("--pairs", arguments.pairs),
         ("--truncate", arguments.input.truncate),
     ];
@@ -126,7 +135,8 @@ fn show(
     (classes, scores): (&[ClassScore], ClassificationFunction),
     arguments: &Classify,
 ) -> Result<()> {
-    let classes = &classes[..classes.len().min(arguments.top as usize)];
+    let top = arguments.top.map_or(TOP, |top| top as usize);
+    let classes = &classes[..classes.len().min(top)];
     if arguments.input.json {
         let classes = classes.iter().map(|it| to_json(it, scores));
         let classes: Vec<Value> = classes.collect();

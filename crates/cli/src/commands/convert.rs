@@ -36,11 +36,12 @@ pub fn run(arguments: Convert) -> Result<ExitCode> {
         let message = format!("--out: {path} is not empty; name another folder");
         return Err(Usage(message).into());
     }
-    let folder = model_folder::find(&arguments.model, FileSet::Model)?;
+    let folder = model_folder::find(&arguments.model.model, FileSet::Model)?;
     // Checked before anything is written.
     let assets = Assets::of(&folder)?;
-    let device = attentive::tensor::device("cpu")?;
-    let (model, description) = checkpoint::load(&folder, &device)?;
+    let device = attentive::tensor::device(&arguments.model.device.device)?;
+    let options = arguments.model.load_options();
+    let (model, description) = checkpoint::load_with(&folder, &options, &device)?;
     let options = SaveOptions {
         format: match arguments.to {
             ConvertTo::Hf => SaveFormat::HuggingFace,

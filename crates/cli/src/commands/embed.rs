@@ -8,15 +8,18 @@ use serde_json::json;
 
 use super::reading::Reader;
 use crate::arguments::Embed;
-use crate::model_folder;
 use crate::vectors::VectorFile;
+use crate::{model_folder, save_path};
 
 /// Embeds texts.
 pub fn run(arguments: Embed) -> Result<ExitCode> {
     let mut file = (arguments.output.as_deref())
         .map(VectorFile::create)
         .transpose()?;
-    let model = model_folder::load_without_heads(&arguments.model)?;
+    let model = model_folder::load_without_heads(&arguments.model, &arguments.tokenizer)?;
+    if let Some(path) = &arguments.output {
+        save_path::check("--output", path, model.path())?;
+    }
     let mut reader = Reader::of(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     let mut all = Vec::new();

@@ -13,7 +13,7 @@ use crate::model_folder;
 
 /// Predicts masked tokens.
 pub fn run(arguments: Fill) -> Result<ExitCode> {
-    let model = model_folder::load(&arguments.model)?;
+    let model = model_folder::load(&arguments.model, Some(&arguments.tokenizer))?;
     let mut reader = Reader::of(&arguments.input)?;
     let mut out = std::io::stdout().lock();
     while let Some((texts, batch)) = reader.next_chunk() {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -12,12 +11,13 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::Forward;
 use crate::failure::Usage;
-use crate::model_folder;
+use crate::{model_folder, save_path};
 
 /// Runs one forward pass.
 pub fn run(arguments: Forward) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model.model, FileSet::Model)?;
-    check_save_path(&arguments, &folder)?;
+    save_path::check("--save", &arguments.save, &folder)?;
+    save_path::check_not_input("--save", &arguments.save, &arguments.inputs)?;
     let requested = RequestedOutputs {
         hidden_states: arguments.hidden_states,
         attentions: arguments.attentions,
@@ -25,14 +25,14 @@ pub fn run(arguments: Forward) -> Result<ExitCode> {
     };
     let open = || TensorFile::open(&arguments.inputs);
     let tensors = if checkpoint::is_recurrent(&folder) {
-        check_requested(requested)?;
+        check_requested(&arguments, requested)?;
         let device = attentive::tensor::device(&arguments.model.device.device)?;
         let (model, _) = checkpoint::load_recurrent(&folder, &device)?;
         let inputs = open()?;
         check_names(&inputs, &checkpoint::RECURRENT_INPUTS)?;
         checkpoint::forward_recurrent(&model, &inputs, "", requested)?
     } else {
-        let model = model_folder::load(&arguments.model)?;
+        let model = model_folder::load(&arguments.model, None)?;
         model.forward(&open()?).requested(requested).run()?
     };
     let shapes = shapes(&tensors);
@@ -58,9 +58,11 @@ fn shapes(tensors: &NamedOutputs) -> Map<String, Value> {
         .collect()
 }
 
-/// Refuses outputs that a recurrent encoder-decoder does not have.
-fn check_requested(requested: RequestedOutputs) -> Result<(), Usage> {
+/// Refuses options and outputs that a recurrent encoder-decoder does not have.
+fn check_requested(arguments: &Forward, requested: RequestedOutputs) -> Result<(), Usage> {
     let options = [
+        ("--model-type", arguments.model.model_type.is_some()),
+        ("--config", arguments.model.config.is_some()),
         ("--hidden-states", requested.hidden_states),
         ("--past-key-values", requested.past_key_values),
     ];
@@ -81,27 +83,4 @@ fn check_names(inputs: &TensorFile, known: &[&str]) -> Result<()> {
         bail!("{path}: the model has no input `{name}`; its inputs are {known}");
     }
     Ok(())
-}
-
-/// Refuses to overwrite the inputs or a file of the model.
-fn check_save_path(arguments: &Forward, model: &Path) -> Result<(), Usage> {
-    let canonical = |path: &Path| path.canonicalize().ok();
-    let Some(save) = canonical(&arguments.save) else {
-        return Ok(());
-    };
-    // Files of the hub cache are symlinks: both the link and its target count.
-    let parent = std::path::absolute(&arguments.save).ok();
-    let parent = parent.and_then(|path| canonical(path.parent()?));
-    let is_in = |model: &Path| {
-        save.starts_with(model) || parent.as_ref().is_some_and(|it| it.starts_with(model))
-    };
-    let what = if canonical(&arguments.inputs).is_some_and(|inputs| inputs == save) {
-        "holds the inputs"
-    } else if canonical(model).is_some_and(|model| is_in(&model)) {
-        "is a file of the model"
-    } else {
-        return Ok(());
-    };
-    let path = arguments.save.display();
-    Err(Usage(format!("--save: {path} {what}; name another file")))
 }

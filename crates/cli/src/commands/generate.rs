@@ -19,7 +19,7 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
     let options = arguments.options();
     // Checked before anything is loaded or read.
     options.validate()?;
-    let model = model_folder::load(&arguments.model)?;
+    let model = model_folder::load(&arguments.model, Some(&arguments.tokenizer))?;
     let request = if !arguments.ids.is_empty() {
         model.generate_from_ids(arguments.ids.clone())
     } else {

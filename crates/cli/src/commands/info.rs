@@ -19,12 +19,12 @@ use crate::model_folder;
 
 /// Describes a model. The weights are not read.
 pub fn run(arguments: Info) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model, FileSet::Config)?;
+    let folder = model_folder::find(&arguments.model.model, FileSet::Config)?;
     if checkpoint::is_recurrent(&folder) {
         recurrent::describe(&folder, arguments.json, &mut std::io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let description = checkpoint::describe(&folder)?;
+    let description = checkpoint::describe_with(&folder, &arguments.model.load_options())?;
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;
     let model = Model::new(config, 0, &device)?;

@@ -15,9 +15,11 @@ use crate::{input, model_folder};
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, FileSet::Tokenizer)?;
-    let tokenizer = assets::tokenizer(&folder)?.ok_or(PretrainedError::NoTokenizer {
-        path: arguments.model.clone(),
-    })?;
+    let tokenizer = assets::tokenizer_of(&folder, arguments.model_type.as_deref())?.ok_or(
+        PretrainedError::NoTokenizer {
+            path: arguments.model.clone(),
+        },
+    )?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
         let text = match arguments.skip_special_tokens {

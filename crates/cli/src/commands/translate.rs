@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Error, Result};
 use attentive::PretrainedError;
@@ -12,7 +11,6 @@ use crate::arguments::Translate;
 use crate::failure::Usage;
 use crate::input;
 use crate::model_folder;
-use crate::output::verbose;
 use crate::progress::Count;
 
 /// Translates texts, batch by batch.
@@ -23,8 +21,7 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
     let options = arguments.options();
     options.validate()?;
     let (what, texts) = texts(&arguments)?;
-    let model = model_folder::load(&arguments.model)?;
-    let started = Instant::now();
+    let model = model_folder::load(&arguments.model, Some(&arguments.tokenizer))?;
     let mut out = std::io::stdout().lock();
     let mut sources = texts.iter();
     let mut progress = Count::of(texts.len());
@@ -58,8 +55,6 @@ pub fn run(arguments: Translate) -> Result<ExitCode> {
         Ok(error) => error.into(),
         Err(error) => error,
     })?;
-    let seconds = started.elapsed().as_secs_f64();
-    verbose(format_args!("{} texts in {seconds:.2} s", texts.len()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -83,6 +83,7 @@ fn options_override_the_sampling_settings_of_the_folder() {
     assert_ne!(generate(&[]), greedy);
     let unpenalized = generate(&["--repetition-penalty", "1"]);
     let unpenalized = unpenalized.as_array().unwrap();
+    assert!(!unpenalized.is_empty());
     assert_eq!(
         *unpenalized,
         greedy.as_array().unwrap()[..unpenalized.len()]

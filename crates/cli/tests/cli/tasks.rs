@@ -305,10 +305,10 @@ fn a_converted_folder_has_its_modules() {
     let path = folder.path();
     let model = path.join("model");
     bert(&model, &masked());
-    let modules = |place: &str, kind: &str| {
+    let modules = |module_path: &str, kind: &str| {
         let json = json!([
             { "path": "", "type": "sentence_transformers.models.Transformer" },
-            { "path": place, "type": format!("sentence_transformers.models.{kind}") },
+            { "path": module_path, "type": format!("sentence_transformers.models.{kind}") },
             { "path": "2_Normalize", "type": "sentence_transformers.models.Normalize" },
         ]);
         std::fs::write(model.join("modules.json"), json.to_string()).unwrap();
@@ -322,12 +322,12 @@ fn a_converted_folder_has_its_modules() {
     let after = lines(path, &["embed", "new", "the dog", "--json"]);
     assert_eq!(after, before);
     let mut transcripts = Vec::new();
-    for (place, kind) in [
+    for (module_path, kind) in [
         ("../sub", "Pooling"),
         ("1_Pooling", "Pooling"),
         ("sub", "Dense"),
     ] {
-        modules(place, kind);
+        modules(module_path, kind);
         transcripts.push(transcript(path, &["convert", "model", "--out", "broken"]));
         assert!(!path.join("broken").exists());
     }

@@ -23,7 +23,7 @@ use crate::{EarlyStopping, GenerationSettings, LogitsProcessors, SpecialTokens, 
 struct Margin(f64);
 
 impl Margin {
-    /// Records the margin between two scores that were computed from logits of this size.
+    /// Records the margin between two scores that may be off by the rounding errors of values of this size.
     fn compare(&mut self, one: f64, other: f64, size: f64) {
         let size = size.max(one.abs()).max(other.abs());
         self.0 = self.0.min((one - other).abs() / (EPSILON * size));
@@ -51,17 +51,16 @@ fn search(model: &Model, source: &[u32], config: &BeamConfig) -> (Vec<Vec<u32>>,
     };
     let mut margin = Margin(f64::INFINITY);
     let mut running = vec![(Vec::<u32>::new(), 0.0)];
+    let mut largest = 0.0f64;
     let mut finished: Vec<(Vec<u32>, f64)> = Vec::new();
     for generated in 0..config.max_new_tokens {
         let divisor = |length: usize| (length as f64).powf(config.length_penalty);
-        let mut size = 0.0f64;
         let mut candidates = Vec::new();
         for (ids, score) in &running {
             let tokens = [&prompt, ids.as_slice()].concat();
             let mut scores = logits(model, memory.as_ref(), &tokens);
-            size = scores
-                .iter()
-                .fold(size, |max, it| max.max(f64::from(it.abs())));
+            let finite = scores.iter().map(|it| f64::from(it.abs()));
+            largest = finite.filter(|it| it.is_finite()).fold(largest, f64::max);
             let context = ProcessorContext {
                 source,
                 tokens: &tokens,
@@ -83,6 +82,8 @@ fn search(model: &Model, source: &[u32], config: &BeamConfig) -> (Vec<Vec<u32>>,
             );
         }
         candidates.sort_by(|a, b| b.1.total_cmp(&a.1));
+        // A score sums one log-probability per step; their errors are independent, so they grow with the square root.
+        let size = largest * ((generated + 1) as f64).sqrt();
         let ends = |ids: &[u32]| {
             let last = ids.last().unwrap();
             generated + 1 == config.max_new_tokens || config.processors.eos.contains(last)

@@ -44,25 +44,6 @@ pub struct Gradients<'a> {
     pub bias: Option<&'a mut [f32]>,
 }
 
-impl Gradients<'_> {
-    /// Panics unless all rows are disjoint and lie inside their slices.
-    fn check(&self, shape: &Shape, bias_layout: BiasLayout) {
-        let queries = [shape.batch, shape.heads, shape.queries];
-        let keys = [shape.batch, shape.key_value_heads, shape.keys];
-        let (width, value_width) = (shape.head_width, shape.value_width);
-        self.query_strides
-            .check_disjoint(queries, width, self.query.len());
-        self.key_strides.check_disjoint(keys, width, self.key.len());
-        self.value_strides
-            .check_disjoint(keys, value_width, self.value.len());
-        let bias_len = self.bias.as_ref().map_or(usize::MAX, |it| it.len());
-        assert!(
-            bias_len >= shape.batch * shape.heads * bias_layout.head_len(shape),
-            "attention: a bias gradient of {bias_len} is too short for {shape:?}"
-        );
-    }
-}
-
 /// The results of [`super::forward`], saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedForward<'a> {
@@ -104,8 +85,7 @@ pub fn backward(
         );
     }
     let bias_layout = options.bias.map_or(BiasLayout::PerPair, |bias| bias.layout);
-    gradients.check(shape, bias_layout);
-    let out = GradientPointers::new(gradients, bias_layout);
+    let out = GradientPointers::new(shape, gradients, bias_layout);
     let instructions = simd::instructions();
     let tile = TileSize::of(instructions);
     let sizes = buffer_sizes(shape, tile, [key, query, output_gradients.context]);
@@ -156,16 +136,36 @@ unsafe impl Send for GradientPointers {}
 unsafe impl Sync for GradientPointers {}
 
 impl GradientPointers {
-    /// Zeroes the gradient of the bias, to which tasks may add.
-    fn new(gradients: Gradients, bias_layout: BiasLayout) -> Self {
+    /// Panics unless all rows are disjoint and lie inside their slices. Zeroes the gradient of the bias, to which tasks may
+    /// add.
+    fn new(shape: &Shape, gradients: Gradients, bias_layout: BiasLayout) -> Self {
+        let Gradients {
+            query,
+            query_strides,
+            key,
+            key_strides,
+            value,
+            value_strides,
+            bias,
+        } = gradients;
+        let queries = [shape.batch, shape.heads, shape.queries];
+        let keys = [shape.batch, shape.key_value_heads, shape.keys];
+        query_strides.check_disjoint(queries, shape.head_width, query.len());
+        key_strides.check_disjoint(keys, shape.head_width, key.len());
+        value_strides.check_disjoint(keys, shape.value_width, value.len());
+        let bias_len = bias.as_ref().map_or(usize::MAX, |it| it.len());
+        assert!(
+            bias_len >= shape.batch * shape.heads * bias_layout.head_len(shape),
+            "attention: a bias gradient of {bias_len} is too short for {shape:?}"
+        );
         Self {
-            query: gradients.query.as_mut_ptr(),
-            query_strides: gradients.query_strides,
-            key: gradients.key.as_mut_ptr(),
-            key_strides: gradients.key_strides,
-            value: gradients.value.as_mut_ptr(),
-            value_strides: gradients.value_strides,
-            bias: gradients.bias.map(|bias| {
+            query: query.as_mut_ptr(),
+            query_strides,
+            key: key.as_mut_ptr(),
+            key_strides,
+            value: value.as_mut_ptr(),
+            value_strides,
+            bias: bias.map(|bias| {
                 bias.fill(0.0);
                 bias.as_mut_ptr()
             }),
@@ -232,7 +232,7 @@ impl WithSimd for BackwardTask<'_> {
             head += 1;
         }
         let out = &self.out;
-        // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
+        // SAFETY: `GradientPointers::new` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
             let (rows, strides) = (&*buffers.key_gradients, out.key_strides);
             write_rows::<S>(out.key, strides, at, rows, [keys, head_width]);
@@ -295,7 +295,7 @@ impl BackwardTask<'_> {
             self.accumulate_tile(simd, head, &tile, views, buffers);
         }
         let out = &self.out;
-        // SAFETY: `backward` checked that the heads lie inside the slices, and no other task has this head.
+        // SAFETY: `GradientPointers::new` checked that the heads lie inside the slices, and no other task has this head.
         unsafe {
             let (rows, strides) = (&*buffers.query_gradients, out.query_strides);
             write_rows::<S>(out.query, strides, at, rows, [queries, head_width]);

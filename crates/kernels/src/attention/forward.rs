@@ -460,7 +460,7 @@ impl ForwardTask<'_> {
                 0.0 => (0.0, f32::NEG_INFINITY),
                 sum => (1.0 / sum, row_max[row] + sum.ln()),
             };
-            // SAFETY: `forward` checked that the last row lies inside the slices, and no other task has this row.
+            // SAFETY: `OutputPointers::new` checked that all rows lie inside the slices, and no other task has this row.
             let to = unsafe {
                 let index = self.shape.row_index(self.batch, self.head, query);
                 *self.out.log_sum_exp.add(index) = log_sum_exp;

@@ -170,9 +170,22 @@ pub(super) struct PackedScores<'a> {
 
 impl PackedScores<'_> {
     /// Computes the scores.
+    ///
+    /// # Panics
+    /// When the tile does not lie in the packed keys, or the scores have no room for it.
     #[inline(always)]
     pub fn run<S: Simd>(self, simd: S) {
         let (width, queries) = (self.shape.head_width, self.queries);
+        let stride = self.shape.score_stride();
+        let whole_panels = self.keys.len().next_multiple_of(microkernel::nr::<S>());
+        assert!(
+            self.packed_keys.len() >= (self.keys.start + whole_panels) * width,
+            "attention: the packed keys end before the last panel of the tile"
+        );
+        assert!(
+            whole_panels <= stride && self.scores.len() >= queries.len() * stride,
+            "attention: no room for the scores of a tile"
+        );
         let row = |query| self.query.row(self.batch, self.head, query, width);
         let a = View {
             start: row(queries.start).as_ptr(),
@@ -188,11 +201,10 @@ impl PackedScores<'_> {
             a,
             b: &self.packed_keys[self.keys.start * width..],
             c: self.scores,
-            c_stride: self.shape.score_stride(),
+            c_stride: stride,
             key_ranges: self.key_ranges,
         };
-        // SAFETY: the block's queries lie in their slice, the panels of this tile are packed, and the scores have room for whole
-        // panels.
+        // SAFETY: the block's queries lie in their slice; the panels of the tile, and room for their scores, were checked above.
         unsafe { product.run(simd) };
     }
 }

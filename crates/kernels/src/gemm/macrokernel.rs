@@ -13,7 +13,7 @@ use crate::simd::{self, Instructions};
 /// Rows of A per block, a multiple of [`MR`].
 pub(super) const MC: usize = 144;
 /// The largest depth of a packed block: a panel of sixteen columns of B, or the rows of a tile, fit in L1.
-pub(super) const KC: usize = 384;
+pub(crate) const KC: usize = 384;
 /// Columns of B packed at a time for narrow tiles, a multiple of every tile's.
 pub(super) const NC: usize = 1536;
 /// The largest depth of B packed at a time for narrow tiles, in blocks of at most KC: rows of C stay in L2 meanwhile.

@@ -15,7 +15,7 @@ use crate::threads::{self, TaskSet};
 pub struct InputBackward<'a> {
     /// `[rows, input]`
     pub x: &'a [f32],
-    /// Where the gradient of the input goes, if it is needed, and what it is initialized with.
+    /// Where the gradient of the input goes, if it is needed, and what it is initialized with: zeros or its contents.
     pub dx: Option<(&'a mut [f32], Init<'a>)>,
     /// All with the same rows and input width.
     pub projections: Vec<LinearBackward<'a>>,
@@ -70,11 +70,15 @@ impl<'a> LinearBackward<'a> {
 /// The gradients of some inputs and of the layers applied to them, all products in one job.
 ///
 /// # Panics
-/// When a slice does not match its shape.
+/// When a slice does not match its shape, or a gradient is initialized with a bias.
 pub fn backward<'a>(inputs: impl IntoIterator<Item = InputBackward<'a>>) {
     let mut sets: Vec<Box<dyn TaskSet + 'a>> = Vec::new();
     let mut bias_sums: Vec<Box<dyn TaskSet + 'a>> = Vec::new();
     for InputBackward { x, dx, projections } in inputs {
+        assert!(
+            !matches!(dx, Some((_, Init::Bias(_)))),
+            "linear_backward: the gradient of an input is initialized with a bias"
+        );
         for projection in &projections {
             projection.check(x.len(), dx.as_ref().map(|(dx, _)| dx.len()));
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Init;
 use crate::activation::{KINDS, naive};
-use crate::checks::{assert_sums_close, scales_of_sums, unit_values};
+use crate::checks::{assert_sums_close, panic_message, scales_of_sums, unit_values};
 use crate::simd::{self, with_instructions};
 use attentive_testing::{Scale, assert_close, ulps_of_sum};
 use proptest::prelude::*;
@@ -221,4 +221,17 @@ fn a_joint_backward_pass_equals_separate_ones() {
         assert_eq!((dweight, dbias), (&alone, &alone_bias));
     }
     assert_eq!(dx, expected);
+}
+
+#[test]
+fn a_gradient_initialized_with_a_bias_is_refused() {
+    let message = panic_message(|| {
+        backward([InputBackward {
+            x: &[],
+            dx: Some((&mut [], Init::Bias(&[]))),
+            projections: Vec::new(),
+        }]);
+    });
+    let expected = "linear_backward: the gradient of an input is initialized with a bias";
+    assert!(message.contains(expected), "{message}");
 }

@@ -44,7 +44,7 @@ impl Cell {
         initializer: &mut Initializer,
     ) -> Self {
         let (hidden, std) = (config.hidden_width, config.init_std);
-        let rows = config.cell.chunks() * hidden;
+        let rows = config.cell.gates() * hidden;
         Self {
             input: Linear::new(input, rows, true, std, initializer),
             recurrent: Linear::new(hidden, rows, true, std, initializer),

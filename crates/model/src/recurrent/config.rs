@@ -53,8 +53,8 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// The number of chunks of the hidden width in the projections of a step: one per gate, and one for the candidate.
-    pub(super) fn chunks(self) -> usize {
+    /// The number of gates, counting the candidate: each has the hidden width in the projections of a step.
+    pub(super) fn gates(self) -> usize {
         match self {
             Self::Gru => 3,
             Self::Lstm => 4,

@@ -40,7 +40,7 @@ impl Decoder {
         let shape = [config.target_vocabulary, config.width];
         let memory = config.memory_width();
         let widths = [hidden, memory];
-        let gates = config.cell.chunks() * hidden;
+        let gates = config.cell.gates() * hidden;
         Self {
             tokens: Embedding::new(shape, std, initializer),
             attention: Additive::new(widths, config.attention_width, std, initializer),

@@ -7,29 +7,29 @@ use super::{Recurrent, RecurrentOptions, Sequences};
 /// Settings of greedy decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greedy {
-    /// The start token; not part of the result.
-    pub start: u32,
-    /// The end token, the last of a result. Without one, only the number of tokens ends it.
-    pub end: Option<u32>,
+    /// The first token of the decoder's input; not part of the result.
+    pub decoder_start: u32,
+    /// The end-of-sequence token, the last of a result. Without one, only the number of tokens ends it.
+    pub eos: Option<u32>,
     /// The maximum number of tokens to generate.
     pub max_new_tokens: usize,
 }
 
 impl Recurrent {
-    /// Greedy decoding of each source: one list of tokens per row, with the end token if it was generated.
+    /// Greedy decoding of each source: one list of tokens per row, with eos if it was generated.
     ///
     /// # Panics
-    /// When the start token is not in the vocabulary, `max_new_tokens` exceeds the model's length, or the source does not fit.
+    /// When `decoder_start` is not in the vocabulary, `max_new_tokens` exceeds the model's length, or the source does not fit.
     pub fn greedy(&self, source: &Sequences, settings: Greedy) -> Vec<Vec<u32>> {
         let Greedy {
-            start,
-            end,
+            decoder_start,
+            eos,
             max_new_tokens,
         } = settings;
         let config = self.config();
         assert!(
-            (start as usize) < config.target_vocabulary,
-            "greedy: the start {start} is not in a vocabulary of {}",
+            (decoder_start as usize) < config.target_vocabulary,
+            "greedy: decoder_start {decoder_start} is not in a vocabulary of {}",
             config.target_vocabulary
         );
         assert!(
@@ -42,7 +42,7 @@ impl Recurrent {
         let encoded = self.encode(source, RecurrentOptions::default());
         let mut state = encoded.initial_state.clone();
         let mut generated: Vec<Vec<u32>> = vec![Vec::new(); batch];
-        let mut latest = vec![i64::from(start); batch];
+        let mut latest = vec![i64::from(decoder_start); batch];
         for _ in 0..max_new_tokens {
             let ids = TensorData::new(latest, [batch, 1]);
             let target = Sequences::new(Tensor::<2, Int>::from_data(ids, &device));
@@ -52,12 +52,12 @@ impl Recurrent {
             let mut unfinished = false;
             for (row, id) in generated.iter_mut().zip(&latest) {
                 // Finished rows are decoded with the others, and their tokens dropped.
-                if end.is_some() && row.last().copied() == end {
+                if eos.is_some() && row.last().copied() == eos {
                     continue;
                 }
                 let id = *id as u32;
                 row.push(id);
-                unfinished |= Some(id) != end;
+                unfinished |= Some(id) != eos;
             }
             if !unfinished {
                 break;

@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use attentive_model::attention::{AttentionConfig, CacheSize, Memory, Role};
-use attentive_testing::{Scale, VALUES, assert_close, assert_near};
+use attentive_model::parameters;
+use attentive_testing::{Scale, VALUES, assert_close, assert_near, ulps_of_sum};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
 
@@ -95,7 +96,7 @@ fn shapes(_: &Example, layer: &TestLayer) -> bool {
     true
 }
 
-/// The directional derivative, of inputs and of parameters.
+/// The directional derivatives, of the input and of each parameter.
 fn gradients(example: &Example, layer: &TestLayer) -> bool {
     if example.gradient == Gradient::StraightThrough {
         return false;
@@ -124,77 +125,90 @@ fn gradients(example: &Example, layer: &TestLayer) -> bool {
     };
     check_derivative(derivative, loss, "the input");
 
-    let mut sum = DirectionalDerivative {
+    let mut derivatives = DirectionalDerivatives {
         gradients: &gradients,
-        derivative: 0.0,
-        is_trained: Vec::new(),
+        found: Vec::new(),
     };
-    let _ = tracked.layer.clone().map(&mut sum);
-    let DirectionalDerivative {
-        derivative,
-        is_trained,
-        ..
-    } = sum;
-    let loss = |step: f32| -> f64 {
-        let mover = &mut MoveParameters {
-            step,
-            is_trained: is_trained.iter(),
+    let _ = tracked.layer.clone().map(&mut derivatives);
+    let parameters = parameters(&layer.layer);
+    assert_eq!(parameters.len(), derivatives.found.len(), "parameters");
+    for (index, (parameter, derivative)) in parameters.iter().zip(derivatives.found).enumerate() {
+        let Some(derivative) = derivative else {
+            continue;
         };
-        let moved = TestLayer {
-            layer: layer.layer.clone().map(mover),
-            config: layer.config.clone(),
-            role: layer.role,
+        let loss = |step: f32| -> f64 {
+            let mover = &mut MoveParameter {
+                step,
+                after: Some(index),
+            };
+            let moved = TestLayer {
+                layer: layer.layer.clone().map(mover),
+                config: layer.config.clone(),
+                role: layer.role,
+            };
+            let output = moved.output(start.clone()) * upstream(&plain);
+            values(output).into_iter().map(f64::from).sum()
         };
-        let output = moved.output(start.clone()) * upstream(&plain);
-        values(output).into_iter().map(f64::from).sum()
-    };
-    check_derivative(derivative, loss, "the parameters");
+        check_derivative(derivative, loss, &parameter.name);
+    }
     true
 }
 
+/// The smaller step of finite differences.
+const STEP: f32 = 2e-3;
+
 /// Compares a derivative with central differences of two steps, extrapolated to remove the quadratic error (Richardson).
+///
+/// Four standard deviations of an output's rounding error are at most four times `ulps_of_sum(4 * 24)` ([`assert_same`]). The loss is the
+/// sum of the outputs times noise of variance one: its error grows with the square root of their number. In the extrapolation
+/// `2/3 (loss(h) - loss(-h)) / h - 1/12 (loss(2h) - loss(-2h)) / h` the errors of four losses add up, as roots of sums of squares, to
+/// `0.95 / h` times that of one. Next to these, which are divided by a step, the gradient's own are small. The error that the
+/// extrapolation leaves is of a higher order than the one that it removes, a third of the distance between the differences.
 fn check_derivative(derivative: f32, loss: impl Fn(f32) -> f64, of: &str) {
     let difference = |step: f32| (loss(step) - loss(-step)) / (2.0 * f64::from(step));
-    let expected = (4.0 * difference(2e-3) - difference(4e-3)) / 3.0;
+    let [near, far] = [STEP, 2.0 * STEP].map(difference);
+    let expected = (4.0 * near - far) / 3.0;
+    let outputs = (BATCH * LENGTH * WIDTH) as f64;
+    let rounding = 4.0 * ulps_of_sum(4 * 24) * outputs.sqrt() / f64::from(STEP);
+    let bound = rounding + (near - far).abs();
     let what = format!("the derivative of {of}");
-    assert_near(what, derivative, expected, Scale::EachOrOne, 1e-2);
+    assert_near(what, derivative, expected, Scale::One, bound);
 }
 
-/// Sums gradient times direction over all parameters.
-struct DirectionalDerivative<'g> {
+/// Collects the sum of gradient times direction of each parameter; none where it is not trained.
+struct DirectionalDerivatives<'g> {
     gradients: &'g burn::tensor::Gradients,
-    derivative: f32,
-    is_trained: Vec<bool>,
+    found: Vec<Option<f32>>,
 }
 
-impl ModuleMapper for DirectionalDerivative<'_> {
+impl ModuleMapper for DirectionalDerivatives<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let tensor = param.val();
-        self.is_trained.push(tensor.is_require_grad());
-        if let Some(gradient) = tensor.grad(self.gradients) {
-            let direction = noise(tensor.dims(), DIRECTION, &Device::flex());
-            self.derivative += (gradient * direction).sum().into_scalar::<f32>();
-        }
+        self.found.push(tensor.is_require_grad().then(|| {
+            tensor.grad(self.gradients).map_or(0.0, |gradient| {
+                let direction = noise(tensor.dims(), DIRECTION, &Device::flex());
+                (gradient * direction).sum().into_scalar::<f32>()
+            })
+        }));
         param
     }
 }
 
-/// Moves all trained parameters along the same direction.
-struct MoveParameters<'l> {
+/// Moves the parameter after this many others along its direction.
+struct MoveParameter {
     step: f32,
-    is_trained: std::slice::Iter<'l, bool>,
+    /// None after the move.
+    after: Option<usize>,
 }
 
-/// The seed of the direction in which parameters move.
+/// The seed of the direction in which a parameter moves.
 const DIRECTION: u64 = 20;
 
-impl ModuleMapper for MoveParameters<'_> {
+impl ModuleMapper for MoveParameter {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if !self
-            .is_trained
-            .next()
-            .expect("as many parameters as before")
-        {
+        let after = self.after;
+        self.after = after.and_then(|after| after.checked_sub(1));
+        if after != Some(0) {
             return param;
         }
         let step = self.step;

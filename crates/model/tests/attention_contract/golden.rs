@@ -274,10 +274,10 @@ impl Golden {
         let [batch, _, queries, _] = ours.dims();
         let rows = self.rows_compared();
         let rows = rows.unwrap_or_else(|| vec![queries as i64; batch]);
-        (0..batch).fold(0.0, |most, sequence| {
+        (0..batch).fold(0.0, |max, sequence| {
             let count = rows[sequence] as usize;
             let of = |x: &Tensor<4>| x.clone().narrow(0, sequence, 1).narrow(2, 0, count);
-            most.max(max_difference(of(&ours), of(&theirs)))
+            max.max(max_difference(of(&ours), of(&theirs)))
         })
     }
 

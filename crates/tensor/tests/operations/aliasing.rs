@@ -57,10 +57,10 @@ fn leaves(tracked: usize) -> Leaves {
 
 const ALL: usize = (1 << NAMES.len()) - 1;
 
-fn waves(shape: [usize; 2], pace: f64, device: &Device) -> Tensor<2> {
+fn waves(shape: [usize; 2], frequency: f64, device: &Device) -> Tensor<2> {
     let count = shape.iter().product::<usize>() as i64;
-    let places = Tensor::<1, Int>::arange(0..count, device).float();
-    ((places * pace).sin() * 0.5).reshape(shape)
+    let indices = Tensor::<1, Int>::arange(0..count, device).float();
+    ((indices * frequency).sin() * 0.5).reshape(shape)
 }
 
 /// The upstream gradient of an output, different for each.

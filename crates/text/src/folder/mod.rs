@@ -47,6 +47,14 @@ impl Tokenizer {
     /// a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as Hugging Face's fast classes do, or
     /// from vocab.json with source.spm for Marian. Ambiguous files are an error, never a guess.
     pub fn from_folder(folder: &Path) -> Result<Option<Self>, TextError> {
+        Self::from_folder_of(folder, None)
+    }
+
+    /// [`Tokenizer::from_folder`] of a model whose `model_type` config.json does not say.
+    pub fn from_folder_of(
+        folder: &Path,
+        model_type: Option<&str>,
+    ) -> Result<Option<Self>, TextError> {
         if !folder.is_dir() {
             return Err(TextError::NotAFolder {
                 path: folder.to_owned(),
@@ -57,7 +65,12 @@ impl Tokenizer {
         if !json.exists() && vocabularies.count() == 0 {
             return Ok(None);
         }
-        let files = Files::read(folder)?;
+        let mut files = Files::read(folder)?;
+        if let Some(model_type) = model_type {
+            files
+                .model
+                .insert("model_type".to_owned(), model_type.into());
+        }
         let named = Class::named(&files)?;
         if json.exists() {
             let settings = FolderSettings {

@@ -86,7 +86,7 @@ impl BackwardTask<'_> {
     ) {
         let layout = self.out.bias_layout;
         let head = (batch * self.shape.heads + head) * layout.head_len(self.shape);
-        // SAFETY: `backward` checked the size, and no other task has this head.
+        // SAFETY: `GradientPointers::new` checked the size, and no other task has this head.
         let out = unsafe {
             let start = bias.add(head + layout.row_start(self.shape, query) + from);
             std::slice::from_raw_parts_mut(start, gradients.len())

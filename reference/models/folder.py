@@ -301,7 +301,7 @@ def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: 
     """Beam search with four beams, all four returned, best first: [rows * 4, longest], padded with the pad id.
 
     Row 1 is padded on the right. The same searches in float64 must find the same tokens. At least one hypothesis ends with
-    the end token, and every setting has an effect, early stopping too.
+    the EOS token, and every setting has an effect, early stopping too.
     """
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, -padding:] = 0

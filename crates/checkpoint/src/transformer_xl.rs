@@ -193,7 +193,7 @@ fn read(json: &Value) -> Result<ModelConfig, String> {
     let head = HeadConfig::Adaptive(AdaptiveSoftmaxConfig { tied_projections });
     let stack = StackConfig {
         embedding: EmbeddingConfig {
-            clusters: Some(AdaptiveEmbeddingConfig {
+            adaptive: Some(AdaptiveEmbeddingConfig {
                 cutoffs: hf.cutoffs,
                 width: hf.d_embed,
                 divisor: hf.div_val,
@@ -229,7 +229,7 @@ fn write(config: &ModelConfig) -> Option<Value> {
     let AttentionConfig::TransformerXl(attention) = &block.attention else {
         return None;
     };
-    let clusters = config.stack.embedding.clusters.as_ref()?;
+    let clusters = config.stack.embedding.adaptive.as_ref()?;
     let hf = TransfoXlConfig {
         vocab_size: config.stack.vocabulary,
         cutoffs: clusters.cutoffs.clone(),

@@ -35,7 +35,7 @@ pub struct GgufFile {
     preamble: Preamble,
 }
 
-/// What comes before the tensor headers.
+/// What comes before the tensor infos.
 #[derive(Debug)]
 struct Preamble {
     metadata: Metadata,
@@ -57,7 +57,7 @@ impl GgufFile {
         &self.preamble.metadata
     }
 
-    /// Reads the tensor headers.
+    /// Reads the tensor infos.
     pub fn tensors(self) -> Result<(TensorSet, Metadata), FileError> {
         let Self { file, preamble } = self;
         let tensors = tensors(&file, &preamble).map_err(|error| file.refused(error))?;

@@ -70,9 +70,9 @@ impl Model {
         Ok(Self {
             stack: Stack::new(stack, initializer),
             lm_head: (config.head.lm_head()).map(|head| LmHead::new(&head, stack, initializer)),
-            adaptive: match (&config.head, &stack.embedding.clusters) {
-                (HeadConfig::Adaptive(head), Some(clusters)) => {
-                    Some(AdaptiveSoftmax::new(head, clusters, stack, initializer))
+            adaptive: match (&config.head, &stack.embedding.adaptive) {
+                (HeadConfig::Adaptive(head), Some(embedding)) => {
+                    Some(AdaptiveSoftmax::new(head, embedding, stack, initializer))
                 }
                 _ => None,
             },

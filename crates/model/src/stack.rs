@@ -108,7 +108,7 @@ impl Stack {
         let (width, narrow) = (config.width, config.embedding_width());
         let std = config.init_std;
         let reads_tokens = config.patches.is_none()
-            && config.embedding.clusters.is_none()
+            && config.embedding.adaptive.is_none()
             && !config.embedding.shared;
         let mut table = |shape| Embedding::new(shape, std, initializer);
         let tokens = reads_tokens.then(|| table([config.vocabulary, narrow]));
@@ -122,8 +122,8 @@ impl Stack {
         let types = (types > 0).then(|| table([types, narrow]));
         Self {
             tokens,
-            clusters: (config.embedding.clusters.as_ref())
-                .map(|clusters| AdaptiveEmbedding::all(clusters, config, initializer))
+            clusters: (config.embedding.adaptive.as_ref())
+                .map(|adaptive| AdaptiveEmbedding::all(adaptive, config, initializer))
                 .unwrap_or_default(),
             patches: (config.patches.as_ref())
                 .map(|patches| Patches::new(patches, width, std, initializer)),

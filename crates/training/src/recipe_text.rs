@@ -112,6 +112,7 @@ const RENAMED_KEYS: &[(&str, &str)] = &[
     ("capacity", "capacity_factor"),
     ("words", "lm_head"),
     ("classes", "sequence_classifier"),
+    ("clusters", "adaptive"),
     ("labels", "token_classifier"),
 ];
 

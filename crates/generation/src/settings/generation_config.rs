@@ -51,7 +51,7 @@ pub struct GenerationSettings {
     pub begin_suppress_tokens: Vec<u32>,
     /// Added to the logits that complete token sequences.
     pub sequence_bias: Vec<SequenceBias>,
-    /// Raises the logit of the end token in long texts.
+    /// Raises the logit of the EOS token in long texts.
     pub exponential_decay_length_penalty: Option<ExponentialDecayLengthPenalty>,
     /// Whether tokens are sampled.
     pub do_sample: Option<bool>,
@@ -91,7 +91,7 @@ impl From<SequenceBias> for (Vec<u32>, f64) {
     }
 }
 
-/// Raises the logit of the end token by `|logit| * (decay_factor ^ (generated - start_index) - 1)`.
+/// Raises the logit of the EOS token by `|logit| * (decay_factor ^ (generated - start_index) - 1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(usize, f64)", into = "(usize, f64)")]
 pub struct ExponentialDecayLengthPenalty {

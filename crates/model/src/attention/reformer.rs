@@ -12,7 +12,7 @@
 //!                  └─> sees 1 4, 5 2  └──────────────────────────────────┘
 //! ```
 //!
-//! Each hash has its own rotations; the outputs are averaged with weights in proportion to the sums of their exponentials. A
+//! Each hash has its own rotations; the outputs are averaged with weights in proportion to exp(log-sum-exp). A
 //! sequence that fits into one chunk is not hashed.
 //!
 //! Values match Hugging Face's `LSHSelfAttention`. The score of a query with the key of its own position is -100,000 instead of

@@ -167,13 +167,13 @@ impl AdaptiveSoftmaxConfig {
 
     /// Whether the settings are valid in `stack`.
     pub(crate) fn validate(&self, path: &str, stack: &StackConfig) -> Result<(), ConfigError> {
-        let Some(clusters) = &stack.embedding.clusters else {
+        let Some(embedding) = &stack.embedding.adaptive else {
             return refuse(
                 path,
-                "an adaptive softmax needs an adaptive embedding; set embedding.clusters too",
+                "an adaptive softmax needs an adaptive embedding; set embedding.adaptive too",
             );
         };
-        let count = clusters.cutoffs.len() + 1;
+        let count = embedding.cutoffs.len() + 1;
         match self.tied_projections.len() == count {
             true => Ok(()),
             false => refuse(

@@ -28,7 +28,7 @@ pub struct EmbeddingConfig {
     pub width: Option<usize>,
     /// An adaptive embedding, in place of a single table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clusters: Option<AdaptiveEmbeddingConfig>,
+    pub adaptive: Option<AdaptiveEmbeddingConfig>,
     /// Whether token embeddings are multiplied by √width. By default they are where positions are sinusoidal, which would
     /// dominate them otherwise (Vaswani et al. 2017), and are not elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ const MAX_TYPES: usize = 1 << 20;
 impl EmbeddingConfig {
     setters! {
         with_width(width: usize => Some);
-        with_clusters(clusters: AdaptiveEmbeddingConfig => Some);
+        with_adaptive(adaptive: AdaptiveEmbeddingConfig => Some);
         with_scaled(scaled: bool => Some);
         with_types(types: usize);
         with_norm(norm: NormConfig => Some);
@@ -76,21 +76,21 @@ impl EmbeddingConfig {
         if let Some(norm) = &self.norm {
             positive("embedding.norm.epsilon", norm.epsilon())?;
         }
-        if let Some(clusters) = &self.clusters {
+        if let Some(adaptive) = &self.adaptive {
             if self.width.is_some() || self.shared {
                 return refuse(
-                    "embedding.clusters",
+                    "embedding.adaptive",
                     "an adaptive embedding has widths and projections of its own, and is not shared; leave out width and shared",
                 );
             }
-            clusters.validate("embedding.clusters", stack)?;
+            adaptive.validate("embedding.adaptive", stack)?;
         }
         if stack.patches.is_none() {
             return Ok(());
         }
         let refused = [
             ("width", self.width.is_some()),
-            ("clusters", self.clusters.is_some()),
+            ("adaptive", self.adaptive.is_some()),
             ("scaled", self.scaled.is_some()),
             ("types", self.types > 0),
             ("shared", self.shared),

@@ -106,7 +106,7 @@ impl HeadConfig {
         let Some(config) = self.lm_head() else {
             return Ok(());
         };
-        if stack.embedding.clusters.is_some() && config.tied {
+        if stack.embedding.adaptive.is_some() && config.tied {
             return refuse(
                 "head",
                 "an adaptive embedding cannot be tied; use \"adaptive\" or \"separate\"",

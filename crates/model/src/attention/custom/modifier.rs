@@ -22,7 +22,7 @@ use crate::attention::pairwise_bias::mask_bias;
 use crate::attention::{PatternOutput, Qkv, RelativePositions};
 
 type Score = dyn Fn(PairScores) -> Tensor<4> + Send + Sync;
-type Sees = dyn Fn(Pair) -> bool + Send + Sync;
+type MaskFn = dyn Fn(Pair) -> bool + Send + Sync;
 type Declare = dyn Fn(&PatternSpec) -> Vec<PatternParameter> + Send + Sync;
 
 /// Softmax attention with a closure that changes scores, one that masks pairs, or both. Closures cannot be saved: the name under
@@ -41,7 +41,7 @@ type Declare = dyn Fn(&PatternSpec) -> Vec<PatternParameter> + Send + Sync;
 #[derive(Clone, Default)]
 pub struct ScoreModifier {
     score: Option<Arc<Score>>,
-    mask: Option<Arc<Sees>>,
+    mask: Option<Arc<MaskFn>>,
     parameters: Option<Arc<Declare>>,
 }
 
@@ -97,8 +97,8 @@ impl ScoreModifier {
 
     /// Masks the pairs for which the closure returns false, besides later positions of causal attention and padding.
     #[must_use]
-    pub fn mask(mut self, sees: impl Fn(Pair) -> bool + Send + Sync + 'static) -> Self {
-        self.mask = Some(Arc::new(sees));
+    pub fn mask(mut self, mask: impl Fn(Pair) -> bool + Send + Sync + 'static) -> Self {
+        self.mask = Some(Arc::new(mask));
         self
     }
 
@@ -158,7 +158,7 @@ impl CustomPattern for ScoreModifier {
         let [_, heads, queries, _] = qkv.query.dims();
         let keys = qkv.key.dims()[2];
         let device = qkv.query.device();
-        let mask_of_pairs = self.mask.as_ref().map(|sees| {
+        let mask_of_pairs = self.mask.as_ref().map(|mask| {
             let pairs = (0..heads).flat_map(|head| {
                 let queries = first_query..first_query + queries;
                 queries.flat_map(move |query| {
@@ -166,7 +166,7 @@ impl CustomPattern for ScoreModifier {
                     keys.map(move |key| Pair { head, query, key })
                 })
             });
-            let values: Vec<f32> = pairs.map(|pair| mask_bias(sees(pair))).collect();
+            let values: Vec<f32> = pairs.map(|pair| mask_bias(mask(pair))).collect();
             let values = TensorData::new(values, [1, heads, queries, keys]);
             Tensor::<4>::from_data(values, &device)
         });

@@ -4,6 +4,13 @@ use anyhow::{Result, anyhow};
 use attentive::checkpoint::replace_file;
 use attentive::training::{Event, Listener, Metric, RunFolder};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const FONT: &str = "sans-serif";
+/// The line of the training loss, which is noisy and lies behind the other.
+const LIGHT: RGBColor = RGBColor(160, 188, 224);
+const TRAINING: RGBColor = RGBColor(90, 130, 190);
+const HELD_OUT: RGBColor = RGBColor(200, 60, 40);
 
 /// Plots the losses of a run.
 pub struct LossPlot {
@@ -81,29 +88,39 @@ fn svg(losses: &[(f64, f64)], held_out: &[(f64, f64)]) -> Result<String> {
             .x_desc("step")
             .y_desc("loss (nats per token)")
             .x_label_formatter(&|step| format!("{step:.0}"))
+            .y_label_formatter(&|loss| format!("{loss:.1}"))
+            .axis_desc_style((FONT, 15))
+            .label_style((FONT, 14))
+            .bold_line_style(RGBColor(228, 228, 228))
             .light_line_style(WHITE)
             .draw()
             .map_err(|error| drawing(&error))?;
-        for (name, points, colour) in [
-            ("training", losses, RGBColor(150, 180, 220)),
-            ("held-out", held_out, RGBColor(200, 60, 40)),
-        ] {
-            chart
-                .draw_series(LineSeries::new(
-                    points.iter().copied(),
-                    colour.stroke_width(2),
-                ))
-                .map_err(|error| drawing(&error))?
-                .label(name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-                });
+        for (points, colour) in [(losses, LIGHT), (held_out, HELD_OUT)] {
+            let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+            chart.draw_series(line).map_err(|error| drawing(&error))?;
         }
+        // Labels stand above the lines: that of training where it falls, that of the held-out loss at its end.
+        let above = 0.03 * (highest - lowest).max(0.1);
+        let early = losses.get(losses.len() / 16).copied();
+        let label = |text: String, (step, loss): (f64, f64), colour: RGBColor, side: HPos| {
+            let style = (FONT, 15).into_font().color(&colour);
+            let style = style.pos(Pos::new(side, VPos::Bottom));
+            Text::new(text, (step, loss + above), style)
+        };
+        let labels = [
+            early.map(|point| {
+                let beside = (point.0 + 0.015 * last_step, point.1);
+                label("training".to_owned(), beside, TRAINING, HPos::Left)
+            }),
+            held_out.last().map(|point| {
+                let text = format!("held-out {:.2}", point.1);
+                let noise = losses.iter().rev().take(losses.len() / 8);
+                let top = noise.map(|it| it.1).fold(point.1, f64::max);
+                label(text, (point.0, top), HELD_OUT, HPos::Right)
+            }),
+        ];
         chart
-            .configure_series_labels()
-            .background_style(WHITE)
-            .border_style(BLACK)
-            .draw()
+            .draw_series(labels.into_iter().flatten())
             .map_err(|error| drawing(&error))?;
         root.present().map_err(|error| drawing(&error))?;
     }

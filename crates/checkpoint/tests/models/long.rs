@@ -270,7 +270,7 @@ fn unsupported_settings_are_refused_with_key_and_value() {
             "transformer-xl",
             "cutoffs",
             serde_json::json!([38, 20]),
-            "embedding.clusters.cutoffs: [38, 20] leave a cluster without tokens; use increasing numbers between 0 and 61",
+            "embedding.adaptive.cutoffs: [38, 20] leave a cluster without tokens; use increasing numbers between 0 and 61",
         ),
         (
             "transformer-xl",

@@ -130,8 +130,14 @@ pub struct Train {
     after_help = "Examples:\n  attentive info runs/stories\n  attentive info openai-community/gpt2"
 )]
 pub struct Info {
-    #[command(flatten)]
-    pub model: ModelArguments,
+    /// A model folder, a .gguf file, or a hub model: owner/name, or owner/name@revision
+    pub model: PathBuf,
+    /// The model_type of a config.json that does not say it, such as bert
+    #[arg(long, value_name = "TYPE", help_heading = "Model")]
+    pub model_type: Option<String>,
+    /// The config.json of a folder that has none
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    pub config: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

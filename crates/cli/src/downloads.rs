@@ -6,7 +6,7 @@ use std::time::Instant;
 use attentive::hub::{Event, FileKind, ModelId};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 
-use crate::output::note;
+use crate::output::{Verbosity, note, verbosity};
 use crate::progress::MAX_SILENCE;
 
 /// Smaller files are not reported.
@@ -37,7 +37,7 @@ impl Downloads {
     pub fn new(id: Option<&ModelId>) -> Self {
         Self {
             id: id.map(ModelId::to_string).unwrap_or_default(),
-            terminal: std::io::stderr().is_terminal(),
+            terminal: std::io::stderr().is_terminal() && verbosity() > Verbosity::Quiet,
             file: None,
         }
     }

@@ -5,7 +5,7 @@ mod write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use attentive::generation::GenerationError;
+use attentive::PretrainedError;
 use attentive::text::ChatMessage;
 
 use crate::arguments::Generate;
@@ -39,11 +39,8 @@ pub fn run(arguments: Generate) -> Result<ExitCode> {
         return Err(no_tokenizer(&arguments, "--stop").into());
     }
     let prepared = match request.options(options).prepare() {
-        Err(attentive::PretrainedError::NoTokenizer { .. }) => {
+        Err(PretrainedError::NoTokenizer { .. }) => {
             return Err(no_tokenizer(&arguments, "a text prompt").into());
-        }
-        Err(attentive::PretrainedError::Generation(error @ GenerationError::EmptyPrompt)) => {
-            return Err(error.into());
         }
         prepared => prepared?,
     };

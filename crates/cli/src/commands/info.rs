@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use attentive::checkpoint::{self, Description};
+use attentive::checkpoint::{self, Description, LoadOptions};
 use attentive::hub::FileSet;
 use attentive::model::attention::Role;
 use attentive::model::head::HeadConfig;
@@ -19,12 +19,17 @@ use crate::model_folder;
 
 /// Describes a model. The weights are not read.
 pub fn run(arguments: Info) -> Result<ExitCode> {
-    let folder = model_folder::find(&arguments.model.model, FileSet::Config)?;
+    let folder = model_folder::find(&arguments.model, FileSet::Config)?;
     if checkpoint::is_recurrent(&folder) {
         recurrent::describe(&folder, arguments.json, &mut std::io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let description = checkpoint::describe_with(&folder, &arguments.model.load_options())?;
+    let options = LoadOptions {
+        model_type: arguments.model_type,
+        config: arguments.config,
+        ..LoadOptions::default()
+    };
+    let description = checkpoint::describe_with(&folder, &options)?;
     let config = &description.config;
     let device = attentive::tensor::device("cpu")?;
     let model = Model::new(config, 0, &device)?;

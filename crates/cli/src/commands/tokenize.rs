@@ -4,17 +4,23 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use attentive::checkpoint;
 use attentive::hub::FileSet;
 use attentive::text::{Encoded, Tokenizer};
 use attentive::{PretrainedError, assets};
 use serde_json::json;
 
 use crate::arguments::Tokenize;
+use crate::failure::Usage;
 use crate::{input, model_folder};
 
 /// Shows the tokens of texts, or the text of ids.
 pub fn run(arguments: Tokenize) -> Result<ExitCode> {
     let folder = model_folder::find(&arguments.model, FileSet::Tokenizer)?;
+    if checkpoint::is_gguf(&folder) && arguments.model_type.is_some() {
+        let message = "--model-type: a GGUF file has its own metadata; leave it out";
+        return Err(Usage(message.to_owned()).into());
+    }
     let tokenizer = assets::tokenizer_of(&folder, arguments.model_type.as_deref())?.ok_or(
         PretrainedError::NoTokenizer {
             path: arguments.model.clone(),

@@ -10,7 +10,7 @@ use attentive::checkpoint::{
 };
 use attentive::generation::{LogitsProcessors, Sampling};
 use attentive::model::Model;
-use attentive::model::recurrent::Recurrent;
+use attentive::recurrent::Recurrent;
 use attentive::tasks::SentenceTransformersConfig;
 use attentive::tensor::device;
 use attentive::training::{Recipe, RunFolder};

@@ -14,6 +14,7 @@
 //! This crate re-exports the crates of the workspace under short names:
 //!
 //! - [`model`]: configs, models built from parts, observers
+//! - [`recurrent`]: the encoder-decoder with additive attention that came before transformers
 //! - [`checkpoint`]: loads model folders and GGUF files, saves and converts model folders
 //! - [`text`]: tokenizers, chat templates, batches of token ids
 //! - [`data`]: training data: text files, generated stories, windows of token ids
@@ -42,6 +43,7 @@ pub use attentive_generation as generation;
 pub use attentive_hub as hub;
 pub use attentive_images as images;
 pub use attentive_model as model;
+pub use attentive_recurrent as recurrent;
 pub use attentive_tasks as tasks;
 pub use attentive_tensor as tensor;
 pub use attentive_text as text;

@@ -12,7 +12,7 @@ use super::name_table::{NameTable, TensorNames};
 use super::save::write_json;
 use super::{CheckpointError, TensorFile, config_json, model_tensors, write_tensors};
 use attentive_generation::SpecialTokens;
-use attentive_model::recurrent::{Recurrent, RecurrentConfig};
+use attentive_recurrent::{Recurrent, RecurrentConfig};
 
 /// The `model_type` in config.json.
 pub const RECURRENT_TYPE: &str = "attentive-recurrent";

@@ -9,6 +9,7 @@ mod tests;
 
 /// Declares chained setters, each of the field that its argument is named after. What follows `=>` converts the argument:
 /// `Some` for an optional setting, `Into::into` for one that has several kinds.
+#[macro_export]
 macro_rules! setters {
     (@value $value:ident) => { $value };
     (@value $value:ident $convert:path) => { $convert($value) };
@@ -16,7 +17,7 @@ macro_rules! setters {
         #[doc = concat!("Sets [`", stringify!($field), "`](#structfield.", stringify!($field), ").")]
         #[must_use]
         pub fn $name(mut self, $field: $type) -> Self {
-            self.$field = $crate::builders::setters!(@value $field $($convert)?);
+            self.$field = $crate::setters!(@value $field $($convert)?);
             self
         }
     )*};
@@ -34,4 +35,3 @@ macro_rules! from_kinds {
 }
 
 pub(crate) use from_kinds;
-pub(crate) use setters;

@@ -1,15 +1,15 @@
-//! Ranges of settings, and the errors about values outside them.
+//! Ranges of settings, and the errors about values outside them. A settings type calls these in its `validate`.
 
 use crate::ConfigError;
 
 /// Far above any real model, while products of two such sizes still fit into 64 bits.
-pub(crate) const MAX_SIZE: usize = 1 << 28;
+pub const MAX_SIZE: usize = 1 << 28;
 
 /// Far above the deepest models, while a list of this many blocks still fits into memory.
 pub const MAX_BLOCKS: usize = 10_000;
 
 /// Refuses a setting.
-pub(crate) fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
+pub fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, ConfigError> {
     Err(ConfigError {
         field: field.to_owned(),
         problem: problem.into(),
@@ -17,12 +17,12 @@ pub(crate) fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, Co
 }
 
 /// From one to [`MAX_SIZE`].
-pub(crate) fn size(field: &str, value: usize) -> Result<(), ConfigError> {
+pub fn size(field: &str, value: usize) -> Result<(), ConfigError> {
     within(field, value, MAX_SIZE)
 }
 
 /// From one to `max`.
-pub(crate) fn within(field: &str, value: usize, max: usize) -> Result<(), ConfigError> {
+pub fn within(field: &str, value: usize, max: usize) -> Result<(), ConfigError> {
     if (1..=max).contains(&value) {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(crate) fn within(field: &str, value: usize, max: usize) -> Result<(), Config
 }
 
 /// A dropout probability.
-pub(crate) fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
+pub fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
     if (0.0..1.0).contains(&value) {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(crate) fn probability(field: &str, value: f64) -> Result<(), ConfigError> {
 }
 
 /// One or more, and finite.
-pub(crate) fn at_least_one(field: &str, value: f64) -> Result<(), ConfigError> {
+pub fn at_least_one(field: &str, value: f64) -> Result<(), ConfigError> {
     if value >= 1.0 && value.is_finite() {
         return Ok(());
     }
@@ -49,7 +49,7 @@ pub(crate) fn at_least_one(field: &str, value: f64) -> Result<(), ConfigError> {
 }
 
 /// Zero or more, and finite.
-pub(crate) fn not_negative(field: &str, value: f64) -> Result<(), ConfigError> {
+pub fn not_negative(field: &str, value: f64) -> Result<(), ConfigError> {
     if value >= 0.0 && value.is_finite() {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub(crate) fn not_negative(field: &str, value: f64) -> Result<(), ConfigError> {
 }
 
 /// More than zero, and finite.
-pub(crate) fn positive(field: &str, value: f64) -> Result<(), ConfigError> {
+pub fn positive(field: &str, value: f64) -> Result<(), ConfigError> {
     if value > 0.0 && value.is_finite() {
         return Ok(());
     }

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::Role;
 use crate::block::{BlockConfig, ResidualConfig};
-use crate::builders::setters;
 use crate::embeddings::{EmbeddingConfig, PatchesConfig};
 use crate::head::{HeadConfig, PoolerConfig, SequenceClassifierConfig, TokenClassifierConfig};
 use crate::positions::PositionsConfig;
+use crate::setters;
 use crate::{GlobalsConfig, NormConfig};
 
 /// Settings of a transformer: a stack, its heads and an optional encoder. The defaults are those of a decoder-only language
@@ -201,7 +201,7 @@ pub struct ConfigError {
 pub struct Flops {
     /// Multiplications and additions in products with weights.
     pub weights: u64,
-    /// Multiplications and additions in attention, at the full length.
+    /// Multiplications and additions in attention, at the full length: half of it for a causal query, on average.
     pub attention: u64,
 }
 
@@ -296,10 +296,8 @@ impl ModelConfig {
     /// Flops of one forward pass, per token, without those of the encoder, which reads other tokens.
     pub fn flops(&self) -> Flops {
         let mut flops = self.stack.flops();
-        if self.head != HeadConfig::None {
-            let logits = 2 * self.stack.states_width() as u64 * self.stack.vocabulary as u64;
-            flops.weights = flops.weights.saturating_add(logits);
-        }
+        let head = self.head.flops(&self.stack);
+        flops.weights = flops.weights.saturating_add(head);
         flops
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! A [`ModelConfig`] (one typed tree, shared with recipes and checkpoints) builds a [`Model`]: a [`Stack`] of
 //! [`embeddings`], [`positions`] and [blocks](block) of [`attention`] and [`feed_forward`] layers, an optional encoder, and
-//! [heads](head). [`models`] has the settings of well-known architectures. [`recurrent`] is what came before transformers: an
-//! encoder-decoder with additive attention. Nothing here reads a clock, a network or a corpus, or knows that training exists.
+//! [heads](head). [`models`] has the settings of well-known architectures. Nothing here reads a clock, a network or a corpus, or knows that training exists.
 //!
 //! Settings have a constructor with their required sizes (or a default, where there are none) and a chained setter for each
 //! other field. A model from parts:
@@ -39,7 +38,7 @@ pub mod attention;
 pub mod block;
 mod builders;
 pub mod cache;
-mod checks;
+pub mod checks;
 mod config;
 pub mod embeddings;
 pub mod feed_forward;
@@ -55,7 +54,6 @@ mod norm;
 mod observer;
 mod parameters;
 pub mod positions;
-pub mod recurrent;
 mod stack;
 mod stack_config;
 mod validate;

@@ -160,9 +160,10 @@ impl StackConfig {
             let feed_forward = block.feed_forward.flops(width);
             // Settings that are too large to build are allowed here; their sums saturate.
             total.weights = total.weights.saturating_add(feed_forward);
-            let attentions = [Some(&block.attention), block.cross.as_ref()];
-            for attention in attentions.into_iter().flatten() {
-                let attention = attention.flops(self.width, self.length);
+            let own = Some((&block.attention, self.role));
+            let cross = block.cross.as_ref().map(|cross| (cross, Role::Cross));
+            for (attention, role) in own.into_iter().chain(cross) {
+                let attention = attention.flops(self.width, self.length, role);
                 total.weights = total.weights.saturating_add(attention.weights);
                 total.attention = total.attention.saturating_add(attention.attention);
             }

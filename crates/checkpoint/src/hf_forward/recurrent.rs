@@ -4,7 +4,7 @@ use super::super::{CheckpointError, TensorFile};
 use super::input_tensors::InputTensors;
 use super::{NamedOutputs, RequestedOutputs};
 use attentive_model::Recorder;
-use attentive_model::recurrent::{Recurrent, RecurrentOptions, Sequences};
+use attentive_recurrent::{Recurrent, RecurrentOptions, Sequences};
 
 /// The inputs of a recurrent encoder-decoder.
 pub const RECURRENT_INPUTS: [&str; 4] = [

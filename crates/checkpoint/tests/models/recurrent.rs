@@ -3,9 +3,9 @@
 
 use attentive_checkpoint as checkpoint;
 use attentive_model::attention::Role;
-use attentive_model::recurrent::Recurrent;
-use attentive_model::recurrent::{CellState, Decoded, Greedy, RecurrentOptions, Sequences};
 use attentive_model::{AttentionSite, Observer, Purpose, Randomness, Recorder};
+use attentive_recurrent::Recurrent;
+use attentive_recurrent::{CellState, Decoded, Greedy, RecurrentOptions, Sequences};
 use attentive_tensor::cross_entropy;
 use attentive_testing::{CLEAR_MARGIN, Scale, VALUES, assert_close, margin};
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -264,7 +264,7 @@ fn dropout_applies_only_in_training() {
     let device = Device::flex();
     let golden = Golden::open("bahdanau-gru");
     let config = open("bahdanau-gru", &device).1.config().clone();
-    let config = attentive_model::recurrent::RecurrentConfig {
+    let config = attentive_recurrent::RecurrentConfig {
         dropout: 0.5,
         ..config
     };

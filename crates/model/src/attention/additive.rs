@@ -8,7 +8,7 @@ use crate::{Initializer, Linear};
 /// `score · tanh(W_query query + W_key key)`. The projections are separate from the score so that cached keys are projected
 /// only once.
 #[derive(Module, Debug)]
-pub(crate) struct Additive {
+pub struct Additive {
     query: Linear,
     key: Linear,
     score: Linear,

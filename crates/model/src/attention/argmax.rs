@@ -19,7 +19,7 @@ with_heads! {
     /// Settings of argmax attention.
     pub struct ArgmaxConfig {}
 
-    /// As many heads.
+    /// `heads` heads.
     new() {}
 }
 

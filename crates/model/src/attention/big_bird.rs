@@ -37,8 +37,8 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::{refuse, size};
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
@@ -59,7 +59,7 @@ with_heads! {
         pub full_length: usize,
     }
 
-    /// As many heads, with blocks of this size, each of which attends to as many random ones.
+    /// `heads` heads with blocks of `block` positions, each of which attends to `random_blocks` random ones.
     new(block: usize, random_blocks: usize) {
         seed: 0,
         sampling: BlockSampling::default(),
@@ -130,7 +130,7 @@ impl AttentionSettings for BigBirdConfig {
         heads_config.build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, _role: Role) -> Flops {
         // The first and last query blocks are too few to count.
         let blocks = self.random_blocks.saturating_add(5);
         let keys = match length <= self.full_length {

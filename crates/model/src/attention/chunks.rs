@@ -24,8 +24,8 @@ use super::reformer::lsh_attention::ChunkedWeights;
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::size;
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
@@ -44,7 +44,7 @@ with_heads! {
         pub padding: Option<PaddingConfig>,
     }
 
-    /// As many heads, with chunks of this size.
+    /// `heads` heads with chunks of this size.
     new(chunk: usize) { chunks_before: one(), chunks_after: 0, padding: None }
 }
 
@@ -92,7 +92,7 @@ impl AttentionSettings for ChunksConfig {
         self.heads_config().build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, _role: Role) -> Flops {
         let keys = self.visible_keys().min(length);
         self.heads_config().flops(width, keys as u64)
     }

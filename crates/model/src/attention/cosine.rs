@@ -11,8 +11,8 @@ use burn::tensor::Tensor;
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
-use crate::builders::setters;
 use crate::checks::refuse;
+use crate::setters;
 use crate::{ConfigError, Initializer};
 
 /// Added to squared norms, so that the gradient at a zero vector is finite.
@@ -26,7 +26,7 @@ with_heads! {
         pub factor: f64,
     }
 
-    /// As many heads.
+    /// `heads` heads.
     new() { factor: ten() }
 }
 

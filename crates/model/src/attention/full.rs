@@ -6,8 +6,8 @@ use burn::module::Module;
 use super::heads::with_heads;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{Attention, AttentionSettings, AttentionSpec, Pattern};
-use crate::builders::setters;
 use crate::checks::positive;
+use crate::setters;
 use crate::{ConfigError, Initializer};
 
 with_heads! {
@@ -18,7 +18,7 @@ with_heads! {
         pub scale: Option<f64>,
     }
 
-    /// As many heads, scaled by `1 / √head_width`.
+    /// `heads` heads scaled by `1 / √head_width`.
     new() { scale: None }
 }
 

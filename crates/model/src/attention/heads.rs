@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Attention, AttentionSpec, MultiHead, Pattern};
-use crate::builders::setters;
 use crate::checks::{positive, probability, refuse, size};
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer, NormConfig};
 
 /// Number and width of the heads, and their projections.
@@ -260,7 +260,7 @@ macro_rules! with_heads {
                 }
             }
 
-            $crate::builders::setters! {
+            $crate::setters! {
                 with_key_value_heads(key_value_heads: usize => Some);
                 with_head_width(head_width: usize => Some);
                 with_dropout(dropout: f64);

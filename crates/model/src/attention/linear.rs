@@ -13,8 +13,8 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::refuse;
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
@@ -25,7 +25,7 @@ with_heads! {
         pub map: FeatureMap,
     }
 
-    /// As many heads.
+    /// `heads` heads.
     new() { map: default_map() }
 }
 
@@ -51,7 +51,7 @@ impl AttentionSettings for LinearAttentionConfig {
         self.heads_config().build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, _length: usize) -> Flops {
+    fn flops(&self, width: usize, _length: usize, _role: Role) -> Flops {
         let head_width = self.heads_config().head_width(width) as u64;
         flops(&self.heads_config(), width, head_width)
     }

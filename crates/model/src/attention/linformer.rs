@@ -20,8 +20,8 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::within;
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 with_heads! {
@@ -34,7 +34,7 @@ with_heads! {
         pub sharing: LinformerSharing,
     }
 
-    /// As many heads, with keys and values projected to this length.
+    /// `heads` heads with keys and values projected to this length.
     new(projected_length: usize) { sharing: LinformerSharing::default() }
 }
 
@@ -93,7 +93,7 @@ impl AttentionSettings for LinformerConfig {
         heads_config.build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, _length: usize) -> Flops {
+    fn flops(&self, width: usize, _length: usize, _role: Role) -> Flops {
         let (heads_config, slots) = (self.heads_config(), self.projected_length as u64);
         let mut flops = heads_config.flops(width, slots);
         let mapped = heads_config.key_value_size(width);

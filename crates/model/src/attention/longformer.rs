@@ -35,8 +35,8 @@ use super::{
     Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, HeadsConfig,
     RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::{refuse, size};
+use crate::setters;
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
 with_heads! {
@@ -52,7 +52,7 @@ with_heads! {
         pub globals: usize,
     }
 
-    /// As many heads, with windows of this size.
+    /// `heads` heads with windows of this size.
     new(window: usize) { dilation: one(), globals: 0 }
 }
 
@@ -138,10 +138,14 @@ impl AttentionSettings for LongformerConfig {
         })
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
         let (heads, globals) = (self.heads_config(), self.globals as u64);
         if globals == 0 {
-            let keys = length.div_ceil(2).min(self.window / 2 + 1);
+            let window = match role {
+                Role::Causal => self.window / 2 + 1,
+                Role::Bidirectional | Role::Cross => self.window + 1,
+            };
+            let keys = role.average_keys(length).min(window);
             return heads.flops(width, keys as u64);
         }
         // Only bidirectional layers have globals. Each of them attends to all tokens, which costs every token one more key.

@@ -38,7 +38,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use additive::Additive;
+pub use additive::Additive;
 pub use argmax::{Argmax, ArgmaxConfig};
 pub use big_bird::{BigBird, BigBirdConfig, BlockSampling};
 pub use chunks::{Chunks, ChunksConfig};
@@ -46,7 +46,7 @@ pub use cosine::{Cosine, CosineConfig};
 pub use custom::{
     Custom, CustomConfig, CustomPattern, CustomSettings, Pair, PairScores, PatternCache,
     PatternInput, PatternParameter, PatternParameters, PatternSpec, RegisterError, ScoreModifier,
-    SettingValue, register, registered,
+    register, registered,
 };
 pub use full::FullAttentionConfig;
 pub use heads::HeadsConfig;
@@ -190,9 +190,9 @@ impl AttentionConfig {
         config
     }
 
-    /// Flops per token in a model of this width, at this length.
-    pub fn flops(&self, width: usize, length: usize) -> Flops {
-        self.settings().flops(width, length)
+    /// Flops per token of a layer of this role in a model of this width, at this length.
+    pub fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
+        self.settings().flops(width, length, role)
     }
 
     /// The cache size of such a layer.

@@ -25,8 +25,8 @@ use super::{
     Attention, AttentionSettings, AttentionSpec, CommonSettings, HeadsConfig, Pattern, Role,
     spec::rotary_with_heads, unprojected::with_optional_heads,
 };
-use crate::builders::setters;
 use crate::checks::{probability, refuse};
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 /// Settings of kernel regression.
@@ -177,9 +177,9 @@ impl AttentionSettings for NadarayaWatsonConfig {
         with_optional_heads(pattern, self.heads(), self.dropout, spec, initializer)
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
         // Per pair and feature: a difference, a square and a sum for the distance, and a product and a sum for the output.
-        let keys = (length as u64).div_ceil(2);
+        let keys = role.average_keys(length) as u64;
         Flops {
             weights: self
                 .heads()

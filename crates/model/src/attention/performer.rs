@@ -12,8 +12,8 @@ use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, Pattern, RelativePositions, Role,
 };
-use crate::builders::setters;
 use crate::checks::{refuse, within};
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 /// Far beyond what helps.
@@ -32,7 +32,7 @@ with_heads! {
         pub epsilon: f64,
     }
 
-    /// As many heads, with as many random features.
+    /// `heads` heads with `features` random features.
     new(features: usize) { resample_every: None, epsilon: 0.0 }
 }
 
@@ -85,7 +85,7 @@ impl AttentionSettings for PerformerConfig {
         self.heads_config().build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, _length: usize) -> Flops {
+    fn flops(&self, width: usize, _length: usize, _role: Role) -> Flops {
         let heads = self.heads_config();
         let mut flops = flops(&heads, width, self.features as u64);
         // The projection of queries and keys to their features.

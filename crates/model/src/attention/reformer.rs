@@ -43,8 +43,8 @@ use super::heads::with_heads;
 use super::multi_head::{merge_heads, split_heads};
 use super::pattern::AttendContext;
 use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
-use crate::builders::setters;
 use crate::checks::{refuse, size, within};
+use crate::setters;
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
 /// Far beyond what helps.
@@ -80,7 +80,7 @@ with_heads! {
         pub padding: Option<PaddingConfig>,
     }
 
-    /// As many heads, with as many buckets and hashes, and chunks of this size.
+    /// `heads` heads with `buckets` buckets, `hashes` hashes and chunks of `chunk` positions.
     new(buckets: usize, hashes: usize, chunk: usize) {
         chunks_before: one(),
         chunks_after: 0,
@@ -216,7 +216,7 @@ impl AttentionSettings for ReformerConfig {
         })
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, _role: Role) -> Flops {
         let inner_width = (self.heads * self.heads_config().head_width(width)) as u64;
         let per_key = 4 * inner_width;
         let attention = if length <= self.chunk {

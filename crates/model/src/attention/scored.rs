@@ -13,10 +13,10 @@ use super::additive::Additive;
 use super::pattern::{AttendContext, PatternOutput, Qkv};
 use super::{
     Attention, AttentionSettings, AttentionSpec, CacheSize, CommonSettings, HeadsConfig, Pattern,
-    spec::rotary_with_heads, unprojected::with_optional_heads,
+    Role, spec::rotary_with_heads, unprojected::with_optional_heads,
 };
-use crate::builders::setters;
 use crate::checks::{probability, refuse, size};
+use crate::setters;
 use crate::{ConfigError, Flops, Initializer};
 
 /// Settings of attention with a choice of score functions.
@@ -119,8 +119,8 @@ impl AttentionSettings for ScoredConfig {
         with_optional_heads(pattern, heads, self.dropout, spec, initializer)
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        let keys = (length as u64).div_ceil(2);
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
+        let keys = role.average_keys(length) as u64;
         let count = self.heads.unwrap_or(1) as u64;
         let key_width = self.key_width(width) as u64;
         let (weights, score) = match self.score {

@@ -1,6 +1,6 @@
 //! The interface between a model and the config of any attention. Each kind implements it in its own file.
 
-use super::{Attention, AttentionSpec, HeadsConfig};
+use super::{Attention, AttentionSpec, HeadsConfig, Role};
 use crate::{ConfigError, Flops, Initializer};
 
 /// The cache size of one layer, in elements.
@@ -22,10 +22,9 @@ pub trait AttentionSettings: CommonSettings {
     /// Builds the layer. The config must be valid.
     fn build(&self, spec: &AttentionSpec, initializer: &mut Initializer) -> Attention;
 
-    /// Flops per token of a causal layer in a model of this width, at this length; by default those of full attention.
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        // On average a causal query attends to half of the positions.
-        let keys = (length as u64).div_ceil(2);
+    /// Flops per token of a layer of this role in a model of this width, at this length; by default those of full attention.
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
+        let keys = role.average_keys(length) as u64;
         match self.heads() {
             Some(heads) => heads.flops(width, keys),
             None => Flops {

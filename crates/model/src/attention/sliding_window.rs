@@ -13,7 +13,7 @@ with_heads! {
         pub window: usize,
     }
 
-    /// As many heads, with windows of this size.
+    /// `heads` heads with windows of this size.
     new(window: usize) {}
 }
 
@@ -33,8 +33,8 @@ impl AttentionSettings for SlidingWindowConfig {
         self.heads_config().build(pattern, spec, initializer)
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        let keys = length.div_ceil(2).min(self.window);
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
+        let keys = role.average_keys(length).min(self.window);
         self.heads_config().flops(width, keys as u64)
     }
 

@@ -26,6 +26,14 @@ impl Role {
             Self::Bidirectional | Self::Cross => Mask::none(),
         }
     }
+
+    /// How many of `length` positions a query attends to on average, without padding.
+    pub(crate) fn average_keys(self, length: usize) -> usize {
+        match self {
+            Self::Causal => length.div_ceil(2),
+            Self::Bidirectional | Self::Cross => length,
+        }
+    }
 }
 
 /// Input and output widths of a layer.

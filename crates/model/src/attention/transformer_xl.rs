@@ -19,9 +19,9 @@ use super::heads::with_heads;
 use super::multi_head::{merge_heads, split_heads};
 use super::pattern::{AttendContext, Qkv};
 use super::{Attention, AttentionInput, AttentionSettings, AttentionSpec, CacheSize, Role};
-use crate::builders::setters;
 use crate::checks::{refuse, size};
 use crate::positions::{SinusoidLayout, sinusoid};
+use crate::setters;
 use crate::{AttentionSite, ConfigError, Flops, ForwardContext, Initializer, Linear};
 
 with_heads! {
@@ -40,7 +40,7 @@ with_heads! {
         pub max_distance: Option<usize>,
     }
 
-    /// As many heads, with a memory of this length.
+    /// `heads` heads with a memory of this length.
     new(memory: usize) { start: MemoryStart::default(), window: None, max_distance: None }
 }
 
@@ -119,10 +119,10 @@ impl AttentionSettings for TransformerXlConfig {
         })
     }
 
-    fn flops(&self, width: usize, length: usize) -> Flops {
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
         let heads_config = self.heads_config();
         let inner = (heads_config.heads * heads_config.head_width(width)) as u64;
-        let keys = (length as u64).div_ceil(2);
+        let keys = role.average_keys(length) as u64;
         let Flops { weights, attention } = heads_config.flops(width, keys);
         // There are as many distances as tokens, and every query has a score with each of them before the shift.
         Flops {

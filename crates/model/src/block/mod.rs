@@ -11,8 +11,8 @@ pub use residual::{Residual, ResidualConfig, Stream};
 pub use sublayer::Sublayer;
 
 use crate::attention::{Attention, AttentionConfig, AttentionInput, Role};
-use crate::builders::setters;
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::setters;
 use crate::{ForwardContext, Initializer, NormConfig, Site, StackConfig};
 
 /// Where a block normalizes.

@@ -11,7 +11,6 @@ use crate::embeddings::*;
 use crate::feed_forward::*;
 use crate::head::*;
 use crate::positions::*;
-use crate::recurrent::{CellKind, RecurrentConfig};
 use crate::{Activation, ModelConfig, NormConfig, StackConfig};
 
 fn check<T: DeserializeOwned + PartialEq + Debug>(made: T, file: Value) {
@@ -144,13 +143,6 @@ fn constructors_of_heads_and_models_have_the_defaults_of_files() {
     });
     check(StackConfig::new(10, 8, 4), stack.clone());
     check(ModelConfig::decoder(10, 8, 4), stack);
-    check(
-        RecurrentConfig::new(CellKind::Gru, [10, 11], 8, 4),
-        json!({
-            "cell": "gru", "source_vocabulary": 10, "target_vocabulary": 11, "length": 8, "width": 4,
-            "hidden_width": 4, "attention_width": 4,
-        }),
-    );
 }
 
 #[test]

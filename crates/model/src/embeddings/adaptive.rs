@@ -84,6 +84,16 @@ impl AdaptiveEmbeddingConfig {
         }
     }
 
+    /// Flops per token of the softmax over all clusters on `stack`.
+    pub(crate) fn softmax_flops(&self, stack: &StackConfig) -> u64 {
+        let gate = 2 * self.width as u64 * self.cutoffs.len() as u64;
+        let clusters = self.clusters(stack.vocabulary).into_iter();
+        clusters.fold(gate, |sum, cluster| {
+            let rows = (stack.states_width() as u64).saturating_add(cluster.tokens as u64);
+            sum.saturating_add((2 * cluster.width as u64).saturating_mul(rows))
+        })
+    }
+
     fn clusters(&self, vocabulary: usize) -> Vec<ClusterSize> {
         let (mut start, mut width) = (0, self.width);
         let ends = self.cutoffs.iter().copied().chain([vocabulary]);

@@ -14,9 +14,9 @@ pub use adaptive::{
 };
 pub use patches::{Patches, PatchesConfig};
 
-use crate::builders::setters;
 use crate::checks::{positive, refuse, size, within};
 use crate::positions::PositionsConfig;
+use crate::setters;
 use crate::{ConfigError, Initializer, NormConfig, StackConfig};
 
 /// Settings of the embedding.

@@ -5,8 +5,8 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::builders::setters;
 use crate::checks::{refuse, size, within};
+use crate::setters;
 use crate::{ConfigError, Initializer, Linear};
 
 /// Settings of a patch embedding.

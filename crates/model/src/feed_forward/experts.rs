@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dense::LayerShape;
 use super::{Dense, Routing};
-use crate::builders::setters;
 use crate::checks::{not_negative, positive, refuse, within};
 use crate::indices::indices;
+use crate::setters;
 use crate::{ConfigError, ForwardContext, Initializer, Linear};
 
 /// Settings of a mixture of experts.

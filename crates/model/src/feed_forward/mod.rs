@@ -15,8 +15,9 @@ use dense::LayerShape;
 pub use experts::{ExpertForm, ExpertWeighting, Experts, ExpertsConfig};
 pub use routing::Routing;
 
-use crate::builders::{from_kinds, setters};
+use crate::builders::from_kinds;
 use crate::checks::size;
+use crate::setters;
 use crate::{ConfigError, ForwardContext, Initializer};
 
 /// Which feed-forward layer.

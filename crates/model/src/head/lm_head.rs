@@ -5,9 +5,10 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::builders::{from_kinds, setters};
+use crate::builders::from_kinds;
 use crate::checks::{positive, refuse};
 use crate::embeddings::AdaptiveSoftmaxConfig;
+use crate::setters;
 use crate::{ConfigError, Initializer, Linear, Norm, NormConfig, StackConfig};
 
 /// The language-model head of a stack.
@@ -63,6 +64,14 @@ impl LmHeadConfig {
         with_scaled(scaled: bool);
         with_transform(transform: TransformConfig => Some);
     }
+
+    /// Width of what the output projection reads: a transform projects to the embedding's width, which a tied projection needs.
+    fn inner_width(&self, stack: &StackConfig) -> usize {
+        match self.tied || self.transform.is_some() {
+            true => stack.embedding_width(),
+            false => stack.states_width(),
+        }
+    }
 }
 
 impl TransformConfig {
@@ -96,6 +105,24 @@ impl HeadConfig {
             .into_iter()
             .find(|it| it.lm_head() == Some(head.clone()));
         short.unwrap_or_else(|| self.clone())
+    }
+
+    /// Flops per token on `stack`.
+    pub(crate) fn flops(&self, stack: &StackConfig) -> u64 {
+        if let (Self::Adaptive(_), Some(embedding)) = (self, &stack.embedding.adaptive) {
+            return embedding.softmax_flops(stack);
+        }
+        let Some(config) = self.lm_head() else {
+            return 0;
+        };
+        let (width, inner) = (
+            stack.states_width() as u64,
+            config.inner_width(stack) as u64,
+        );
+        let transform = config.transform.map_or(0, |_| 2 * width * inner);
+        (2 * inner)
+            .saturating_mul(stack.vocabulary as u64)
+            .saturating_add(transform)
     }
 
     /// Whether the settings are valid for a head on `stack`.
@@ -163,11 +190,7 @@ impl LmHead {
     /// Builds the head of `stack`.
     pub fn new(config: &LmHeadConfig, stack: &StackConfig, initializer: &mut Initializer) -> Self {
         let (width, std) = (stack.states_width(), stack.init_std);
-        // A transform projects to the embedding's width, which a tied projection needs.
-        let inner = match config.tied || config.transform.is_some() {
-            true => stack.embedding_width(),
-            false => width,
-        };
+        let inner = config.inner_width(stack);
         let transform = config.transform.as_ref().map(|transform| Transform {
             projection: Linear::new(width, inner, true, std, initializer),
             norm: Norm::new(&transform.norm, inner, initializer),

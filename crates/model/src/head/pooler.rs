@@ -7,9 +7,9 @@ use burn::module::Module;
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use crate::builders::setters;
 use crate::checks::size;
 use crate::indices::indices;
+use crate::setters;
 use crate::{ConfigError, Initializer, InputData, Linear, StackConfig};
 
 /// Settings of a pooler.

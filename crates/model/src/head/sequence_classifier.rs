@@ -5,8 +5,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::builders::setters;
 use crate::checks::{probability, refuse, size};
+use crate::setters;
 use crate::{ConfigError, Initializer, Linear, ModelConfig, StackConfig};
 
 /// Settings of a sequence classifier, which reads the pooled vector.

@@ -6,9 +6,9 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::block::Sublayer;
-use crate::builders::setters;
 use crate::checks::{positive, probability, refuse, size};
 use crate::feed_forward::{FeedForward, FeedForwardConfig};
+use crate::setters;
 use crate::{ConfigError, ForwardContext, Initializer, InputData, Linear, NormConfig, StackConfig};
 
 /// Settings of a token classifier.

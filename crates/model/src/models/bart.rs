@@ -1,6 +1,6 @@
 //! BART: an encoder-decoder close to the original Transformer, with learned positions. Lewis et al. 2020.
 
-use super::biased_attention;
+use super::attention_with_biases;
 use crate::attention::Role;
 use crate::block::BlockConfig;
 use crate::embeddings::EmbeddingConfig;
@@ -26,7 +26,7 @@ fn bart(layers: usize, width: usize, heads: usize) -> ModelConfig {
             // The first two rows are unused.
             .with_positions(LearnedConfig::default().with_offset(2))
     };
-    let attention = biased_attention(heads).with_dropout(DROPOUT);
+    let attention = attention_with_biases(heads).with_dropout(DROPOUT);
     let feed_forward = PlainConfig::new(4 * width).with_activation(Activation::Gelu);
     let block = BlockConfig::post_norm(attention.clone(), feed_forward).with_dropout(DROPOUT);
     let encoder = stack(Role::Bidirectional)

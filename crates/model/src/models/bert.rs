@@ -1,7 +1,7 @@
 //! BERT (Devlin et al. 2019) and its descendants: bidirectional encoders, post-norm, with learned positions. All are without a
 //! language-model head, as in sentence embeddings and classifiers.
 
-use super::biased_attention;
+use super::attention_with_biases;
 use crate::block::BlockConfig;
 use crate::embeddings::EmbeddingConfig;
 use crate::feed_forward::PlainConfig;
@@ -46,7 +46,7 @@ pub fn distilbert_base() -> ModelConfig {
 pub fn albert_base() -> ModelConfig {
     let embedding = EmbeddingConfig::default().with_width(128).with_types(2);
     let feed_forward = PlainConfig::new(4 * 768).with_activation(Activation::GeluTanh);
-    let block = BlockConfig::post_norm(biased_attention(12), feed_forward);
+    let block = BlockConfig::post_norm(attention_with_biases(12), feed_forward);
     ModelConfig::encoder(30_000, LENGTH, 768)
         .with_embedding(embedding.with_norm(norm()))
         .blocks(1, block.with_norm(norm()))
@@ -63,7 +63,7 @@ fn bert(layers: usize, width: usize, heads: usize) -> ModelConfig {
 }
 
 fn block(width: usize, heads: usize, norm: NormConfig) -> BlockConfig {
-    let attention = biased_attention(heads).with_dropout(DROPOUT);
+    let attention = attention_with_biases(heads).with_dropout(DROPOUT);
     let feed_forward = PlainConfig::new(4 * width).with_activation(Activation::Gelu);
     BlockConfig::post_norm(attention, feed_forward)
         .with_norm(norm)

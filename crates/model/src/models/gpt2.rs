@@ -1,6 +1,6 @@
 //! GPT-2: a causal language model, pre-norm, with learned positions. Radford et al. 2019.
 
-use super::biased_attention;
+use super::attention_with_biases;
 use crate::block::BlockConfig;
 use crate::feed_forward::PlainConfig;
 use crate::{ModelConfig, NormConfig};
@@ -28,7 +28,7 @@ pub fn gpt2_xl() -> ModelConfig {
 }
 
 fn gpt2(layers: usize, width: usize, heads: usize) -> ModelConfig {
-    let attention = biased_attention(heads).with_dropout(DROPOUT);
+    let attention = attention_with_biases(heads).with_dropout(DROPOUT);
     let block = BlockConfig::pre_norm(attention, PlainConfig::new(4 * width));
     ModelConfig::decoder(50_257, 1024, width)
         .with_embedding_dropout(DROPOUT)

@@ -29,7 +29,7 @@ pub use vit::{deit_base_distilled, vit_base};
 use crate::attention::FullAttentionConfig;
 
 /// Full attention with all biases.
-fn biased_attention(heads: usize) -> FullAttentionConfig {
+fn attention_with_biases(heads: usize) -> FullAttentionConfig {
     FullAttentionConfig::new(heads)
         .with_bias(true)
         .with_output_bias(true)

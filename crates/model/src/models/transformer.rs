@@ -1,7 +1,7 @@
 //! The original Transformer: an encoder and a decoder, post-norm, ReLU, sinusoidal positions, and one matrix for both embeddings
 //! and the output projection. Vaswani et al. 2017.
 
-use super::biased_attention;
+use super::attention_with_biases;
 use crate::attention::Role;
 use crate::block::BlockConfig;
 use crate::embeddings::EmbeddingConfig;
@@ -66,7 +66,7 @@ pub fn transformer(sizes: TransformerSizes) -> ModelConfig {
             .with_embedding_dropout(sizes.dropout)
             .with_positions(SinusoidalConfig::default())
     };
-    let attention = biased_attention(sizes.heads);
+    let attention = attention_with_biases(sizes.heads);
     let feed_forward = PlainConfig::new(sizes.hidden_width).with_activation(Activation::Relu);
     let block = BlockConfig::post_norm(attention.clone(), feed_forward).with_dropout(sizes.dropout);
     let encoder = stack(Role::Bidirectional)

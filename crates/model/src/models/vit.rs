@@ -1,7 +1,7 @@
 //! ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021): images as sequences of patches, with a classifier of
 //! ImageNet's 1000 classes.
 
-use super::biased_attention;
+use super::attention_with_biases;
 use crate::block::BlockConfig;
 use crate::embeddings::PatchesConfig;
 use crate::feed_forward::PlainConfig;
@@ -28,7 +28,7 @@ fn patches() -> PatchesConfig {
 fn vit(layers: usize, width: usize, heads: usize, patches: PatchesConfig) -> ModelConfig {
     let norm = NormConfig::layer().with_epsilon(1e-12);
     let feed_forward = PlainConfig::new(4 * width).with_activation(Activation::Gelu);
-    let block = BlockConfig::pre_norm(biased_attention(heads), feed_forward);
+    let block = BlockConfig::pre_norm(attention_with_biases(heads), feed_forward);
     ModelConfig::image_encoder(patches, width)
         .blocks(layers, block.with_norm(norm.clone()))
         .with_final_norm(norm)

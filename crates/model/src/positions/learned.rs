@@ -4,8 +4,8 @@ use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
-use crate::builders::setters;
 use crate::checks::{refuse, within};
+use crate::setters;
 
 /// Settings of learned positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

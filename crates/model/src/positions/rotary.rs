@@ -9,8 +9,9 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
-use crate::builders::{from_kinds, setters};
+use crate::builders::from_kinds;
 use crate::checks::{at_least_one, positive, refuse, size};
+use crate::setters;
 
 /// Settings of rotary positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
-use crate::builders::setters;
+use crate::setters;
 
 /// Settings of sinusoidal positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

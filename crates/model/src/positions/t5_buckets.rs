@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ConfigError;
-use crate::builders::setters;
 use crate::checks::{refuse, within};
+use crate::setters;
 
 /// Settings of T5's buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -126,7 +126,7 @@ fn chunks_that_attend_to_everything_are_one_chunk() {
 #[test]
 fn flops_grow_with_the_length_times_the_chunk() {
     let config = layer(r#""hashes": 2, "chunk": 8"#, Role::Causal, &Device::flex()).config;
-    let per_token = |length| config.flops(WIDTH, length).attention;
+    let per_token = |length| config.flops(WIDTH, length, Role::Causal).attention;
     // Two hashes, each with 16 keys and 6 buckets, and a width of 16 in all heads: 4 · 16 · 32 + 16 · 12.
     assert_eq!(per_token(1_000), 2240);
     assert_eq!(per_token(1_000_000), 2240);

@@ -132,7 +132,8 @@ fn weights(layer: &TestLayer) -> &'static str {
 }
 
 fn cost(config: &AttentionConfig) -> &'static str {
-    let [short, long] = LENGTHS.map(|length| config.flops(WIDTH, length).attention);
+    let [short, long] =
+        LENGTHS.map(|length| config.flops(WIDTH, length, Role::Bidirectional).attention);
     match long > short {
         true => "grows with the length",
         false => "constant",

@@ -6,7 +6,7 @@
 
 use std::io::{Error as IoError, Write};
 
-use minijinja::value::{Kwargs, Rest, StringInput, Value};
+use minijinja::value::{Kwargs, Rest, StringInput, Value, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Template, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -54,8 +54,9 @@ pub(super) fn install(environment: &mut Environment) {
     });
 }
 
-fn format(state: &State, text: Value, values: Rest<Value>) -> Result<Value, Error> {
-    check_format(&text, &values)?;
+fn format(state: &mut State, text: Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let given: Vec<Value> = values.iter().map(|value| Value::clone(value)).collect();
+    check_format(&text, &given)?;
     filters::format(state, &text, values)
 }
 

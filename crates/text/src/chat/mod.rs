@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use minijinja::value::Value as JinjaValue;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -165,7 +166,7 @@ impl ChatTemplates {
             .template_from_str(template)
             .map_err(|error| failed(error_message(&error)))?;
         let values = context! {
-            messages => messages,
+            messages => JinjaValue::from(Serde(messages)),
             add_generation_prompt => end == ChatEnd::GenerationPrompt,
             tools => JinjaValue::from(()),
             documents => JinjaValue::from(()),
@@ -182,8 +183,11 @@ fn named(entry: &Value) -> Option<(String, String)> {
 /// Jinja configured as in Hugging Face, with the methods of Python values.
 fn environment(now: SystemTime) -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
+    environment.set_syntax(syntax.expect("the default delimiters are valid"));
     environment.set_fuel(Some(FUEL));
     limits::install(&mut environment);
     environment.add_filter("tojson", tojson::to_json);

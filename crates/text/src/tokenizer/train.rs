@@ -47,7 +47,9 @@ fn bytes() -> Result<Tokenizer, TextError> {
     tokenizer
         .with_pre_tokenizer(Some(byte_level))
         .with_decoder(Some(byte_level));
-    tokenizer.add_special_tokens(&[end_of_text()]);
+    tokenizer
+        .add_special_tokens([end_of_text()])
+        .map_err(TextError::tokenizer)?;
     Ok(tokenizer)
 }
 

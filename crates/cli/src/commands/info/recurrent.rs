@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use attentive::checkpoint;
 use attentive::model::parameters;
-use attentive::model::recurrent::Recurrent;
-use attentive::model::recurrent::{CellKind, Directions, RecurrentConfig};
+use attentive::recurrent::Recurrent;
+use attentive::recurrent::{CellKind, Directions, RecurrentConfig};
 use serde_json::json;
 
 use super::{bytes, grouped};

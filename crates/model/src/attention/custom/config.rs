@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::parameters::PatternParameter;
-use super::settings::{SettingValue, duplicate};
+use super::settings::duplicate;
 use super::{Custom, CustomPattern, CustomSettings, PatternCache, PatternSpec, registry};
 use crate::attention::heads::HEADS_KEYS;
 use crate::attention::{
@@ -44,7 +45,7 @@ impl CustomConfig {
 
     /// Adds a setting of the kind itself.
     #[must_use]
-    pub fn with_setting(mut self, key: impl Into<String>, value: impl Into<SettingValue>) -> Self {
+    pub fn with_setting(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.settings.insert(key, value);
         self
     }
@@ -168,8 +169,8 @@ impl AttentionSettings for CustomConfig {
     }
 
     /// Of a kind that is not registered, those of full attention.
-    fn flops(&self, width: usize, length: usize) -> Flops {
-        let average = length.div_ceil(2);
+    fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
+        let average = role.average_keys(length);
         let Ok(pattern) = self.pattern() else {
             return self.heads.flops(width, average as u64);
         };
@@ -227,7 +228,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<AttentionConfig, A::Error> {
         let mut kind = None;
-        let mut settings: Vec<(String, SettingValue)> = Vec::new();
+        let mut settings: Vec<(String, Value)> = Vec::new();
         while let Some(key) = entries.next_key::<String>()? {
             if key != "kind" {
                 settings.push((key, entries.next_value()?));
@@ -241,8 +242,9 @@ impl<'de> Visitor<'de> for ConfigVisitor {
             None => Err(de::Error::missing_field("kind")),
             Some(Kind::BuiltIn(kind)) => {
                 settings.push(("kind".to_owned(), kind.into()));
-                let settings = MapDeserializer::<_, A::Error>::new(settings.into_iter());
-                BuiltIn::deserialize(settings).map(AttentionConfig::from)
+                let settings = MapDeserializer::<_, serde_json::Error>::new(settings.into_iter());
+                let config = BuiltIn::deserialize(settings).map_err(de::Error::custom)?;
+                Ok(AttentionConfig::from(config))
             }
             Some(Kind::Registered(kind)) => custom(kind, settings).map(AttentionConfig::Custom),
         }
@@ -250,16 +252,13 @@ impl<'de> Visitor<'de> for ConfigVisitor {
 }
 
 /// The settings of a registered kind.
-fn custom<E: de::Error>(
-    kind: String,
-    entries: Vec<(String, SettingValue)>,
-) -> Result<CustomConfig, E> {
-    let of_heads = |entry: &(String, SettingValue)| HEADS_KEYS.contains(&entry.0.as_str());
+fn custom<E: de::Error>(kind: String, entries: Vec<(String, Value)>) -> Result<CustomConfig, E> {
+    let of_heads = |entry: &(String, Value)| HEADS_KEYS.contains(&entry.0.as_str());
     let (heads, own): (Vec<_>, Vec<_>) = entries.into_iter().partition(of_heads);
     let mut settings = CustomSettings::default();
     for (key, value) in own {
         // As elsewhere, a null stands for a setting that is left out.
-        if value == SettingValue::Null {
+        if value == Value::Null {
             continue;
         }
         if settings.get(&key).is_some() {
@@ -267,9 +266,10 @@ fn custom<E: de::Error>(
         }
         settings.insert(key, value);
     }
+    let heads = MapDeserializer::<_, serde_json::Error>::new(heads.into_iter());
     let config = CustomConfig {
         kind,
-        heads: HeadsConfig::deserialize(MapDeserializer::<_, E>::new(heads.into_iter()))?,
+        heads: HeadsConfig::deserialize(heads).map_err(E::custom)?,
         settings,
     };
     // Reports a mistake in the settings where they stand.

@@ -31,7 +31,7 @@ pub use modifier::{Pair, PairScores, ScoreModifier};
 use parameters::{NamedParameter, RankedParameter};
 pub use parameters::{PatternParameter, PatternParameters};
 pub use registry::{RegisterError, register, registered};
-pub use settings::{CustomSettings, SettingValue};
+pub use settings::CustomSettings;
 
 use super::{AttendContext, PatternOutput, Qkv, RelativePositions, Role};
 use crate::ConfigError;

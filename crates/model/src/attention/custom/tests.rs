@@ -215,8 +215,13 @@ fn a_registered_kind_is_described_and_sized() {
     assert_eq!(window.cache(WIDTH), CacheSize::Fixed(2 * 3 * 32));
     assert_eq!(uncached.cache(WIDTH), CacheSize::Impossible);
     let full = AttentionConfig::from(FullAttentionConfig::new(4));
-    assert_eq!(plain.flops(WIDTH, 24), full.flops(WIDTH, 24));
-    assert_eq!(window.flops(WIDTH, 24), full.flops(WIDTH, 6));
+    let [causal, both] = [Role::Causal, Role::Bidirectional];
+    for role in [causal, both] {
+        assert_eq!(plain.flops(WIDTH, 24, role), full.flops(WIDTH, 24, role));
+    }
+    // A causal query attends to half of the positions on average.
+    assert_eq!(full.flops(WIDTH, 24, causal), full.flops(WIDTH, 12, both));
+    assert_eq!(window.flops(WIDTH, 24, causal), full.flops(WIDTH, 3, both));
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! The encoder: unidirectional or bidirectional recurrent layers.
 
+use attentive_model::embeddings::Embedding;
+use attentive_model::{ForwardContext, Initializer};
 use attentive_tensor::dropout;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::steps::{Padding, by_step};
-use super::{Cell, CellState, Directions, RecurrentConfig, Sequences};
-use crate::embeddings::Embedding;
-use crate::{ForwardContext, Initializer};
+use crate::steps::{Padding, by_step};
+use crate::{Cell, CellState, Directions, RecurrentConfig, Sequences};
 
 /// Embedding and recurrent layers.
 #[derive(Module, Debug)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     tokens: Embedding,
     layers: Vec<EncoderLayer>,
     #[module(skip)]
@@ -26,7 +26,7 @@ struct EncoderLayer {
 }
 
 /// The output of the encoder.
-pub(super) struct EncoderOutput {
+pub(crate) struct EncoderOutput {
     /// The outputs of the last layer, `[batch, length, memory width]`; zeros at padding.
     pub outputs: Tensor<3>,
     /// The last states of each layer.
@@ -34,7 +34,7 @@ pub(super) struct EncoderOutput {
 }
 
 /// The last states of a layer: forward after the last token, backward after the first.
-pub(super) struct LastStates {
+pub(crate) struct LastStates {
     pub forward: CellState,
     pub backward: Option<CellState>,
 }

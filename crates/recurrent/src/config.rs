@@ -1,10 +1,8 @@
 //! The settings of a recurrent encoder-decoder.
 
+use attentive_model::checks::{positive, probability, refuse, size, within};
+use attentive_model::{ConfigError, MAX_BLOCKS, setters};
 use serde::{Deserialize, Serialize};
-
-use crate::ConfigError;
-use crate::builders::setters;
-use crate::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
 
 /// Settings of a recurrent encoder-decoder with additive attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +52,7 @@ pub enum CellKind {
 
 impl CellKind {
     /// The number of gates, counting the candidate: each has the hidden width in the projections of a step.
-    pub(super) fn gates(self) -> usize {
+    pub(crate) fn gates(self) -> usize {
         match self {
             Self::Gru => 3,
             Self::Lstm => 4,
@@ -74,7 +72,7 @@ pub enum Directions {
 }
 
 impl Directions {
-    pub(super) fn count(self) -> usize {
+    pub(crate) fn count(self) -> usize {
         match self {
             Self::Forward => 1,
             Self::Both => 2,
@@ -160,5 +158,20 @@ impl RecurrentConfig {
     /// Width of the encoder's outputs, which the decoder attends to.
     pub fn memory_width(&self) -> usize {
         self.directions.count() * self.hidden_width
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_constructor_has_the_defaults_of_files() {
+        let file = serde_json::json!({
+            "cell": "gru", "source_vocabulary": 10, "target_vocabulary": 11, "length": 8, "width": 4,
+            "hidden_width": 4, "attention_width": 4,
+        });
+        let read: RecurrentConfig = serde_json::from_value(file).unwrap();
+        assert_eq!(RecurrentConfig::new(CellKind::Gru, [10, 11], 8, 4), read);
     }
 }

@@ -1,21 +1,20 @@
 //! The decoder: at each step it attends to the source with its previous state as the query.
 
+use attentive_model::attention::{Additive, AttendContext, Role};
+use attentive_model::embeddings::Embedding;
+use attentive_model::{AttentionSite, ForwardContext, Initializer, Linear};
 use attentive_tensor::dropout;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::steps::by_step;
-use super::{Cell, CellState, Encoded, RecurrentConfig, Sequences};
-use crate::attention::Additive;
-use crate::attention::{AttendContext, Role};
-use crate::embeddings::Embedding;
-use crate::{AttentionSite, ForwardContext, Initializer, Linear};
+use crate::steps::by_step;
+use crate::{Cell, CellState, Encoded, RecurrentConfig, Sequences};
 
 /// Embedding, attention and recurrent layers.
 #[derive(Module, Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     tokens: Embedding,
-    pub(super) attention: Additive,
+    pub(crate) attention: Additive,
     /// The first layer's input projection of the context, apart from that of the tokens: the tokens of all steps are known in
     /// advance, and a context only at its step.
     context: Linear,
@@ -25,7 +24,7 @@ pub(super) struct Decoder {
 }
 
 /// The output of the decoder's layers.
-pub(super) struct DecoderOutput {
+pub(crate) struct DecoderOutput {
     /// The outputs of the last layer, `[batch, length, hidden_width]`; zeros at padding.
     pub outputs: Tensor<3>,
     /// The state after the last step.

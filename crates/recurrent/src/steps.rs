@@ -23,7 +23,7 @@ impl Sequences {
     }
 
     /// Panics when they are empty or too long, or the ranges do not match them.
-    pub(super) fn check(&self, operation: &str, max_length: usize) {
+    pub(crate) fn check(&self, operation: &str, max_length: usize) {
         let [batch, length] = self.ids.dims();
         assert!(
             (1..=max_length).contains(&length),
@@ -39,14 +39,14 @@ impl Sequences {
     }
 
     /// The padding of each step.
-    pub(super) fn padding(&self) -> Padding {
+    pub(crate) fn padding(&self) -> Padding {
         let [_, length] = self.ids.dims();
         Padding::new(self.non_padding.as_deref(), length, &self.ids.device())
     }
 }
 
 /// The padded rows of each step, `[batch, 1]`; none where no row is padded, so that most steps need no masking.
-pub(super) struct Padding(Vec<Option<Tensor<2, Bool>>>);
+pub(crate) struct Padding(Vec<Option<Tensor<2, Bool>>>);
 
 impl Padding {
     fn new(non_padding: Option<&[Range<usize>]>, length: usize, device: &Device) -> Self {
@@ -81,7 +81,7 @@ impl Padding {
 ///
 /// Splits recursively in halves: the gradient of a slice is as large as the sliced tensor, so slicing each step from the
 /// whole would be quadratic in the length.
-pub(super) fn by_step(x: Tensor<3>) -> Vec<Tensor<2>> {
+pub(crate) fn by_step(x: Tensor<3>) -> Vec<Tensor<2>> {
     let length = x.dims()[1];
     if length == 1 {
         return vec![x.squeeze_dim(1)];

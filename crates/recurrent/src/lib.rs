@@ -19,6 +19,7 @@ mod steps;
 
 use std::ops::Range;
 
+use attentive_model::{ConfigError, ForwardContext, Initializer, Linear, Observer};
 use attentive_tensor::{Randomness, dropout};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -28,7 +29,6 @@ pub use config::{CellKind, Directions, FirstState, RecurrentConfig};
 pub use greedy::Greedy;
 pub use steps::Sequences;
 
-use crate::{ConfigError, ForwardContext, Initializer, Linear, Observer};
 use bridge::Bridge;
 use decoder::{Decoder, DecoderOutput};
 use encoder::{Encoder, EncoderOutput};

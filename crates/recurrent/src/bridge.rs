@@ -1,15 +1,15 @@
 //! The decoder's initial state, from the encoder's last states.
 
+use attentive_model::{Initializer, Linear};
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::encoder::LastStates;
-use super::{CellKind, CellState, FirstState, RecurrentConfig};
-use crate::{Initializer, Linear};
+use crate::encoder::LastStates;
+use crate::{CellKind, CellState, FirstState, RecurrentConfig};
 
 /// The projections of one layer's state; none where it is copied.
 #[derive(Module, Debug)]
-pub(super) struct Bridge {
+pub(crate) struct Bridge {
     hidden: Option<Linear>,
     /// The projection of an LSTM's cell state; no tanh, as the cell state is not bounded like the hidden state.
     memory: Option<Linear>,

@@ -11,12 +11,12 @@
 //!         h'   = σ(o) · tanh(c')
 //! ```
 
+use attentive_model::{Initializer, Linear};
 use attentive_tensor::{Activation, activate};
 use burn::module::Module;
 use burn::tensor::{Bool, Tensor};
 
-use super::{CellKind, RecurrentConfig};
-use crate::{Initializer, Linear};
+use crate::{CellKind, RecurrentConfig};
 
 /// The weights of one layer, in one direction.
 #[derive(Module, Debug)]
@@ -38,7 +38,7 @@ pub struct CellState {
 
 impl Cell {
     /// A cell with inputs of width `input`.
-    pub(super) fn new(
+    pub(crate) fn new(
         input: usize,
         config: &RecurrentConfig,
         initializer: &mut Initializer,
@@ -53,12 +53,12 @@ impl Cell {
     }
 
     /// The input projection, which needs no state: of a whole sequence in one product.
-    pub(super) fn project_inputs<const D: usize>(&self, inputs: Tensor<D>) -> Tensor<D> {
+    pub(crate) fn project_inputs<const D: usize>(&self, inputs: Tensor<D>) -> Tensor<D> {
         self.input.forward(inputs)
     }
 
     /// The initial state: zeros.
-    pub(super) fn initial_state(&self, batch: usize) -> CellState {
+    pub(crate) fn initial_state(&self, batch: usize) -> CellState {
         let recurrent = self.recurrent.weight.val();
         let [_, hidden] = recurrent.dims();
         let zeros = Tensor::zeros([batch, hidden], &recurrent.device());
@@ -72,7 +72,7 @@ impl Cell {
     ///
     /// # Panics
     /// When an LSTM's state has no cell state.
-    pub(super) fn step(&self, projected: Tensor<2>, state: CellState) -> CellState {
+    pub(crate) fn step(&self, projected: Tensor<2>, state: CellState) -> CellState {
         let recurrent = self.recurrent.forward(state.hidden.clone());
         match self.kind {
             CellKind::Gru => gru(projected, recurrent, state.hidden),
@@ -111,7 +111,7 @@ fn lstm(sum: Tensor<2>, cell: Tensor<2>) -> CellState {
 
 impl CellState {
     /// This state, or the previous one in rows whose step is padding; `padding` is `[batch, 1]`.
-    pub(super) fn keep_at_padding(self, padding: Option<&Tensor<2, Bool>>, previous: Self) -> Self {
+    pub(crate) fn keep_at_padding(self, padding: Option<&Tensor<2, Bool>>, previous: Self) -> Self {
         let Some(padding) = padding else {
             return self;
         };

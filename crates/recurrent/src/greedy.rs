@@ -2,7 +2,7 @@
 
 use burn::tensor::{Int, Tensor, TensorData};
 
-use super::{Recurrent, RecurrentOptions, Sequences};
+use crate::{Recurrent, RecurrentOptions, Sequences};
 
 /// Settings of greedy decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,7 @@ impl MappedFile {
     }
 
     /// Evicts the pages of a byte range (`MADV_DONTNEED`); they are read again on the next access.
-    pub(crate) fn release(&self, bytes: Range<usize>) {
+    pub(crate) fn evict(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         {
             // SAFETY: the map is read-only and file-backed, so evicted pages are restored from the file.

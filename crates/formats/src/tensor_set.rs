@@ -64,7 +64,7 @@ impl TensorSet {
         let (file, info) = self.tensors.get(name)?;
         let floats = gather(info, info.dtype.floats(self.bytes(name)?)?);
         // A model is read once, tensor by tensor, so the pages need not stay in memory beside the converted values.
-        self.files[*file].release(info.bytes.clone());
+        self.files[*file].evict(info.bytes.clone());
         Some(floats)
     }
 

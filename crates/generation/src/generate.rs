@@ -37,7 +37,7 @@ pub struct Generated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// An end-of-text token.
-    EndToken,
+    Eos,
     /// A stop string.
     StopString,
     /// The maximum number of new tokens, or the model's length.
@@ -95,7 +95,7 @@ pub fn generate(
         }
         let id = config.sampling.sample(logits, session.ids().len())?;
         if config.processors.eos.contains(&id) {
-            generated.reason = StopReason::EndToken;
+            generated.reason = StopReason::Eos;
             break;
         }
         generated.ids.push(id);

@@ -48,7 +48,7 @@ fn log_probabilities(model: &Model, ids: &[u32]) -> Vec<f64> {
 /// The score of a text, computed without a cache.
 fn score(model: &Model, prompt: &[u32], beam: &Beam, penalty: f64) -> f64 {
     let mut generated = beam.ids.clone();
-    if beam.reason == StopReason::EndToken {
+    if beam.reason == StopReason::Eos {
         generated.push(END);
     }
     let mut seen = prompt.to_vec();

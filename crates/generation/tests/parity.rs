@@ -112,7 +112,7 @@ fn beyond_the_length_the_newer_half_is_prefilled_again() {
 }
 
 #[test]
-fn an_end_token_ends_the_text_and_is_not_part_of_it() {
+fn an_eos_token_ends_the_text_and_is_not_part_of_it() {
     let (model, file) = load("llama");
     let prompt = ids(&file, "prompt_ids");
     let greedy = ids(&file, "greedy_ids");
@@ -135,7 +135,7 @@ fn an_end_token_ends_the_text_and_is_not_part_of_it() {
         |_| ControlFlow::Continue(()),
     )
     .unwrap();
-    assert_eq!(done.reason, StopReason::EndToken);
+    assert_eq!(done.reason, StopReason::Eos);
     assert_eq!(done.ids, greedy[prompt.len()..prompt.len() + first]);
 }
 

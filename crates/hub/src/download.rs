@@ -39,7 +39,7 @@ pub(crate) fn fetch(
         let _lock = cache.lock(&metadata.etag, name, on)?;
         // The previous holder of the lock may have downloaded it.
         if !is_complete() {
-            Download::open(remote, &metadata, name, &blob)?.finish(&blob, on)?;
+            Download::open(remote, &metadata, name, &blob)?.run(&blob, on)?;
         }
     }
     cache.link(&metadata.etag, commit, name)
@@ -100,7 +100,7 @@ impl<'a> Download<'a> {
         })
     }
 
-    fn finish(mut self, blob: &Path, on: &mut Listener) -> Result<(), HubError> {
+    fn run(mut self, blob: &Path, on: &mut Listener) -> Result<(), HubError> {
         self.resume_at(self.received, on)?;
         let (mut high_water, mut failures) = (self.received, 0);
         while self.received < self.metadata.size {
@@ -142,7 +142,7 @@ impl<'a> Download<'a> {
         let response = self.remote.open(&self.metadata.url, self.received)?;
         match response.status() {
             StatusCode::OK => {
-                self.check_model(response.body().content_length())?;
+                self.check_size(response.body().content_length())?;
                 if self.received > 0 {
                     self.resume_at(0, on)?;
                 }
@@ -151,7 +151,7 @@ impl<'a> Download<'a> {
             // The partial file does not match the server's file.
             StatusCode::RANGE_NOT_SATISFIABLE if self.received > 0 => {
                 self.resume_at(0, on)?;
-                return Err(DownloadError::Retryable("it cannot resume".to_owned()));
+                return Err(DownloadError::Retryable("it refused to resume".to_owned()));
             }
             _ => return Err(self.remote.status_error(&response).into()),
         }
@@ -207,16 +207,18 @@ impl<'a> Download<'a> {
             Some((start.parse::<u64>().ok()?, size.parse::<u64>().ok()))
         });
         match parsed {
-            Some((start, size)) if start == self.received => Ok(self.check_model(size)?),
+            Some((start, size)) if start == self.received => Ok(self.check_size(size)?),
             _ => {
                 self.resume_at(0, on)?;
-                Err(DownloadError::Retryable("it sent another range".to_owned()))
+                Err(DownloadError::Retryable(
+                    "it sent a different range".to_owned(),
+                ))
             }
         }
     }
 
     /// Checks the size of the file, if the server sends it.
-    fn check_model(&self, actual: Option<u64>) -> Result<(), HubError> {
+    fn check_size(&self, actual: Option<u64>) -> Result<(), HubError> {
         let expected = self.metadata.size;
         match actual {
             Some(actual) if actual != expected => Err(self.size_mismatch(actual)),

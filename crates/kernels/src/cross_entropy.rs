@@ -173,15 +173,15 @@ impl WithSimd for CrossEntropyForward<'_> {
             } else {
                 row_sums(simd, &ExpAndLogitSums, logits)
             };
-            let log_sum_exp = exp_sum.ln();
-            let target = log_sum_exp + (max - logits[target as usize]);
+            let log_exp_sum = exp_sum.ln();
+            let target_loss = log_exp_sum + (max - logits[target as usize]);
             (self.max[row], self.exp_sums[row]) = (max, exp_sum);
             self.losses[row] = if self.label_smoothing == 0.0 {
-                target
+                target_loss
             } else {
                 let mean = logit_sum / self.vocabulary as f64;
-                let uniform = log_sum_exp + (f64::from(max) - mean) as f32;
-                (1.0 - self.label_smoothing) * target + self.label_smoothing * uniform
+                let uniform_loss = log_exp_sum + (f64::from(max) - mean) as f32;
+                (1.0 - self.label_smoothing) * target_loss + self.label_smoothing * uniform_loss
             };
         }
     }
@@ -206,10 +206,10 @@ fn row_sums<S: Simd, T: BlockSums>(simd: S, op: &T, logits: &[f32]) -> (f32, f32
         } else {
             row_max
         };
-        let (exps, logits) = op.block_sums(simd, finite_max, block);
-        exp_sum += exps;
+        let (block_exp_sum, shifted_logit_sum) = op.block_sums(simd, finite_max, block);
+        exp_sum += block_exp_sum;
         // Logits are summed minus the maximum, which avoids cancellation; it is added back in f64.
-        logit_sum += f64::from(logits) + f64::from(finite_max) * block.len() as f64;
+        logit_sum += f64::from(shifted_logit_sum) + f64::from(finite_max) * block.len() as f64;
     }
     (row_max, exp_sum, logit_sum)
 }
@@ -234,8 +234,8 @@ struct ExpAndLogitSums;
 impl BlockSums for ExpAndLogitSums {
     #[inline(always)]
     fn block_sums<S: Simd>(&self, simd: S, max: f32, block: &[f32]) -> (f32, f32) {
-        let [exp_sum, logits] = map_reduce(simd, &SubtractMax(max), [block], []);
-        (exp_sum, logits)
+        let [exp_sum, shifted_logit_sum] = map_reduce(simd, &SubtractMax(max), [block], []);
+        (exp_sum, shifted_logit_sum)
     }
 }
 

@@ -88,10 +88,7 @@ pub fn fill_mask(
 
 /// Replaces `[MASK]` and `<mask>` by the tokenizer's mask token.
 fn with_mask_token(text: &Text, mask: &str) -> Text {
-    let replace = |text: &str| match text.contains(mask) {
-        true => text.to_owned(),
-        false => text.replace("[MASK]", mask).replace("<mask>", mask),
-    };
+    let replace = |text: &str| text.replace("[MASK]", mask).replace("<mask>", mask);
     Text {
         first: replace(&text.first),
         second: text.second.as_deref().map(replace),

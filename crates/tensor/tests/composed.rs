@@ -42,7 +42,7 @@ fn the_composed_operations_are_those_of_pytorch() {
         &golden::cases(),
         |golden| &golden.case.name,
         |golden| {
-            let ours = runner::run(&golden.case, Layout::Dense, Tracked::All);
+            let ours = runner::run(&golden.case, Layout::Contiguous, Tracked::All);
             checks::matches_golden(golden, &ours, TOLERANCE)?;
             if !golden.smooth {
                 return Ok(());
@@ -54,7 +54,7 @@ fn the_composed_operations_are_those_of_pytorch() {
         &generated::cases(),
         |case| &case.name,
         |case| {
-            let ours = runner::run(case, Layout::Dense, Tracked::All);
+            let ours = runner::run(case, Layout::Contiguous, Tracked::All);
             checks::matches_differences(case, &ours.gradients, TOLERANCE)
         },
     );

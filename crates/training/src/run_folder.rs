@@ -238,11 +238,24 @@ impl RunFolder {
             Err(source) if source.kind() == ErrorKind::NotFound => String::new(),
             Err(source) => return Err(io(&path, source)),
         };
-        // A killed run may leave an incomplete last line.
-        Ok(text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect())
+        let mut metrics = Vec::new();
+        let mut lines = text.lines().enumerate().peekable();
+        while let Some((index, line)) = lines.next() {
+            match serde_json::from_str(line) {
+                Ok(metric) => metrics.push(metric),
+                // A killed run may leave an incomplete last line.
+                Err(_) if lines.peek().is_none() => break,
+                Err(error) => {
+                    let number = index + 1;
+                    return Err(TrainingError::BrokenMetrics {
+                        path,
+                        number,
+                        error,
+                    });
+                }
+            }
+        }
+        Ok(metrics)
     }
 
     /// Opens the metrics for appending after `step`: later lines of a killed run are dropped.

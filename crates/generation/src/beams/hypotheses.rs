@@ -90,7 +90,7 @@ impl Hypotheses {
                         ids,
                         score: candidate.score / divisor(generated + 1),
                         reason: match is_eos {
-                            true => StopReason::EndToken,
+                            true => StopReason::Eos,
                             false => StopReason::Length,
                         },
                     });

@@ -177,7 +177,7 @@ impl LinearBackwardTask<'_> {
             self.append_ones(keys.clone(), buffers.values);
             self.add_keys(simd, keys, buffers);
         }
-        for index in 0..self.schedule.chunks() {
+        for index in 0..self.schedule.chunk_count() {
             let chunk = self.schedule.chunk(index);
             self.process_query_chunk(simd, &chunk, buffers);
         }

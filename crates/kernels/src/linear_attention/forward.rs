@@ -196,7 +196,7 @@ impl WithSimd for LinearForwardTask<'_> {
             first = keys.end;
             self.add_keys(simd, keys, &mut buffers);
         }
-        for index in 0..self.schedule.chunks() {
+        for index in 0..self.schedule.chunk_count() {
             let chunk = self.schedule.chunk(index);
             self.process_chunk(simd, &chunk, &mut buffers);
         }

@@ -142,7 +142,7 @@ impl ChunkSchedule {
         self.unpadded_part(0..end)
     }
 
-    fn chunks(&self) -> usize {
+    fn chunk_count(&self) -> usize {
         self.queries.div_ceil(CHUNK)
     }
 
@@ -184,11 +184,11 @@ struct HeadRows<'a> {
 impl<'a> HeadRows<'a> {
     fn new(heads: Heads<'a>, batch: usize, head: usize, width: usize) -> Self {
         let Strides {
-            batch: by_batch,
-            head: by_head,
+            batch: batch_stride,
+            head: head_stride,
             row,
         } = heads.strides;
-        let start = (batch * by_batch + head * by_head).min(heads.data.len());
+        let start = (batch * batch_stride + head * head_stride).min(heads.data.len());
         Self {
             data: &heads.data[start..],
             stride: row,

@@ -215,11 +215,11 @@ fn for_each_row(shape: &Shape, mut work: impl FnMut(usize, usize, usize)) {
 
 fn row(heads: Heads, [batch, head, row]: [usize; 3], width: usize) -> Vec<f64> {
     let Strides {
-        batch: by_batch,
-        head: by_head,
+        batch: batch_stride,
+        head: head_stride,
         row: by_row,
     } = heads.strides;
-    let start = batch * by_batch + head * by_head + row * by_row;
+    let start = batch * batch_stride + head * head_stride + row * by_row;
     let values = heads.data[start..start + width].iter();
     values.map(|value| f64::from(*value)).collect()
 }

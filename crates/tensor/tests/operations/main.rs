@@ -23,7 +23,7 @@ use runner::{Layout, Outcome, Tracked};
 /// hundred products, exponentials and their quotients stay within fifty of these.
 const TOLERANCE: f64 = 3e-6;
 /// The same for finite differences, over longer sums: cases past the kernels' blocks have thousands of terms.
-const TOLERANCE_OF_DIFFERENCES: f64 = 1e-5;
+const FINITE_DIFFERENCE_TOLERANCE: f64 = 1e-5;
 
 fn name(golden: &Golden) -> &str {
     &golden.case.name
@@ -48,7 +48,7 @@ fn operation(golden: &Golden) -> &str {
 
 #[test]
 fn values_and_gradients_are_those_of_pytorch() {
-    for layout in [Layout::Dense, Layout::View] {
+    for layout in [Layout::Contiguous, Layout::Transposed] {
         checks::all(&golden::cases(), name, |golden| {
             let ours = runner::run(&golden.case, layout, Tracked::All);
             let matches = checks::matches_golden(golden, &ours, TOLERANCE);
@@ -61,7 +61,7 @@ fn values_and_gradients_are_those_of_pytorch() {
 fn a_gradient_does_not_depend_on_which_other_inputs_have_one() {
     checks::all(&golden::cases(), name, |golden| {
         for input in golden.case.inputs.keys() {
-            let ours = runner::run(&golden.case, Layout::Dense, Tracked::Only(input));
+            let ours = runner::run(&golden.case, Layout::Contiguous, Tracked::Only(input));
             if ours.gradients.keys().any(|other| other != input) {
                 return Err(format!("more than {input} has a gradient"));
             }
@@ -74,8 +74,8 @@ fn a_gradient_does_not_depend_on_which_other_inputs_have_one() {
 #[test]
 fn values_are_the_same_without_autodiff() {
     checks::all(&golden::cases(), name, |golden| {
-        let tracked = runner::run(&golden.case, Layout::Dense, Tracked::All);
-        let untracked = runner::run(&golden.case, Layout::Dense, Tracked::None);
+        let tracked = runner::run(&golden.case, Layout::Contiguous, Tracked::All);
+        let untracked = runner::run(&golden.case, Layout::Contiguous, Tracked::None);
         match tracked.outputs == untracked.outputs {
             true => Ok(()),
             false => Err("autodiff changes the outputs".to_owned()),
@@ -91,8 +91,8 @@ fn gradients_are_the_finite_differences_of_the_reference() {
         &cases,
         |case| &case.name,
         |case| {
-            let ours = runner::run(case, Layout::Dense, Tracked::All);
-            checks::matches_differences(case, &ours.gradients, TOLERANCE_OF_DIFFERENCES)
+            let ours = runner::run(case, Layout::Contiguous, Tracked::All);
+            checks::matches_differences(case, &ours.gradients, FINITE_DIFFERENCE_TOLERANCE)
         },
     );
 }
@@ -102,6 +102,12 @@ fn gradients_are_the_finite_differences_of_the_reference() {
 fn the_reference_is_right() {
     checks::all(&golden::cases(), name, |golden| {
         let outputs = reference::outputs(&golden.case, &golden.case.inputs);
+        assert_eq!(
+            outputs.len(),
+            golden.outputs.len(),
+            "outputs of {}",
+            golden.case.name
+        );
         for (i, (expected, theirs)) in outputs.into_iter().zip(&golden.outputs).enumerate() {
             let shape = theirs.shape.clone();
             let expected = Array {
@@ -125,8 +131,9 @@ fn values_of_generated_cases_are_those_of_the_reference() {
         |case| &case.name,
         |case| {
             let expected = reference::outputs(case, &case.inputs);
-            for layout in [Layout::Dense, Layout::View] {
+            for layout in [Layout::Contiguous, Layout::Transposed] {
                 let ours = runner::run(case, layout, Tracked::None).outputs;
+                assert_eq!(ours.len(), expected.len(), "outputs of {}", case.name);
                 for (ours, values) in ours.iter().zip(&expected) {
                     let expected = Array {
                         shape: ours.shape.clone(),
@@ -142,7 +149,7 @@ fn values_of_generated_cases_are_those_of_the_reference() {
 
 /// Corrupts one gradient at a time, which both checkers must detect.
 #[test]
-fn a_wrong_gradient_is_refused() {
+fn a_wrong_gradient_is_detected() {
     type Corruption = fn(&mut [f64], f64);
     let corruptions: [(&str, Corruption); 3] = [
         ("one element slightly off", |values, size| {
@@ -161,39 +168,42 @@ fn a_wrong_gradient_is_refused() {
             let own_size = Some(max_abs(&reference.values)).filter(|size| *size > 0.0);
             let size = own_size.unwrap_or(case.upstream_size());
             for (how, corrupt) in corruptions {
-                let mut ours = runner::run(case, Layout::Dense, Tracked::All);
+                let mut ours = runner::run(case, Layout::Contiguous, Tracked::All);
                 let gradients = &mut ours.gradients;
                 let gradient = gradients.entry(input.clone()).or_insert(reference.clone());
                 corrupt(&mut gradient.values, size);
-                expect_refusal(&golden, input, &ours, how);
+                expect_detected(&golden, input, &ours, how);
             }
             if own_size.is_some() {
-                let mut ours = runner::run(case, Layout::Dense, Tracked::All);
+                let mut ours = runner::run(case, Layout::Contiguous, Tracked::All);
                 ours.gradients.remove(input);
-                expect_refusal(&golden, input, &ours, "missing");
+                expect_detected(&golden, input, &ours, "missing");
             }
         }
     }
 }
 
-fn expect_refusal(golden: &Golden, input: &str, ours: &Outcome, how: &str) {
+fn expect_detected(golden: &Golden, input: &str, ours: &Outcome, how: &str) {
     let what = format!("{}: gradient of {input}, {how}", golden.case.name);
     let seen = checks::gradient_matches(golden, input, ours, TOLERANCE);
-    assert!(seen.is_err(), "{what}: passes for PyTorch's");
+    assert!(seen.is_err(), "{what}: passes the check against PyTorch");
     // In larger inputs, not every element is perturbed alone.
     if golden.gradients[input].values.len() <= checks::MAX_PERTURBED_ALONE {
         let (case, gradients) = (&golden.case, &ours.gradients);
-        let tolerance = TOLERANCE_OF_DIFFERENCES;
+        let tolerance = FINITE_DIFFERENCE_TOLERANCE;
         let seen = checks::gradient_matches_differences(case, input, gradients, tolerance);
-        assert!(seen.is_err(), "{what}: passes for the reference's");
+        assert!(
+            seen.is_err(),
+            "{what}: passes the check against finite differences"
+        );
     }
 }
 
 /// A gradient a thousandth too large everywhere is detected also in inputs of which only some elements are perturbed alone.
 #[test]
-fn a_wrong_gradient_of_a_large_input_is_refused() {
+fn a_wrong_gradient_of_a_large_input_is_detected() {
     for case in generated::cases() {
-        let ours = runner::run(&case, Layout::Dense, Tracked::All);
+        let ours = runner::run(&case, Layout::Contiguous, Tracked::All);
         for (input, gradient) in &ours.gradients {
             if max_abs(&gradient.values) < 1e-6 {
                 continue;
@@ -206,7 +216,7 @@ fn a_wrong_gradient_of_a_large_input_is_refused() {
                 &case,
                 input,
                 &corrupted,
-                TOLERANCE_OF_DIFFERENCES,
+                FINITE_DIFFERENCE_TOLERANCE,
             );
             assert!(seen.is_err(), "{}: gradient of {input}", case.name);
         }

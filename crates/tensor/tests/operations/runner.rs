@@ -21,9 +21,9 @@ use exact_dims::ExactDims;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Contiguous.
-    Dense,
+    Contiguous,
     /// Two axes swapped, as heads are views of a projection.
-    View,
+    Transposed,
 }
 
 /// Which inputs require a gradient.
@@ -321,7 +321,7 @@ impl CaseRun<'_> {
         let upstream =
             Tensor::<D>::from_data(TensorData::new(upstream.clone(), dims), &self.device);
         let loss = match (self.layout, swapped_axes::<D>()) {
-            (Layout::View, Some([a, b])) => output.swap_dims(a, b) * upstream.swap_dims(a, b),
+            (Layout::Transposed, Some([a, b])) => output.swap_dims(a, b) * upstream.swap_dims(a, b),
             _ => output * upstream,
         };
         let loss = loss.sum();
@@ -335,7 +335,7 @@ impl CaseRun<'_> {
 /// The same values in the given memory layout.
 fn with_layout<const D: usize>(x: Tensor<D>, layout: Layout) -> Tensor<D> {
     match (layout, swapped_axes::<D>()) {
-        (Layout::View, Some([a, b])) => {
+        (Layout::Transposed, Some([a, b])) => {
             let x = x.swap_dims(a, b);
             let (dims, count) = (x.dims(), x.shape().num_elements());
             // Flattening copies into the swapped order; swapping back is only a view.

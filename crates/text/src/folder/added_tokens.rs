@@ -123,8 +123,8 @@ impl AddedTokens {
             .map(|token| {
                 let id = self.ids[&token.content];
                 let row = json!({
-                    "id": id, "content": token.content, "single_word": token.single_word, "lstrip": token.left_strip,
-                    "rstrip": token.right_strip, "normalized": token.normalized, "special": token.special,
+                    "id": id, "content": token.content, "single_word": token.single_word, "lstrip": token.lstrip,
+                    "rstrip": token.rstrip, "normalized": token.normalized, "special": token.special,
                 });
                 (id, row)
             })

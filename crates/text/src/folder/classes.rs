@@ -60,22 +60,22 @@ pub(super) struct Class {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaskSettings {
-    pub(super) left_strip: bool,
+    pub(super) lstrip: bool,
     pub(super) normalized: bool,
 }
 
 const BERT_TOKENS: [&str; 7] = ["", "", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"];
 const ROBERTA_TOKENS: [&str; 7] = ["<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"];
 const PLAIN_MASK: MaskSettings = MaskSettings {
-    left_strip: false,
+    lstrip: false,
     normalized: false,
 };
 const LSTRIP_MASK: MaskSettings = MaskSettings {
-    left_strip: true,
+    lstrip: true,
     normalized: false,
 };
 const LSTRIP_NORMALIZED_MASK: MaskSettings = MaskSettings {
-    left_strip: true,
+    lstrip: true,
     normalized: true,
 };
 

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::TextError;
 
+pub(super) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+pub(super) const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
+
 /// Far above the size of any of these files; a larger one is refused without reading it.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
@@ -29,8 +32,8 @@ impl Files {
         let object = |name: &str| object(&folder.join(name));
         Ok(Self {
             folder: folder.to_owned(),
-            config: object("tokenizer_config.json")?,
-            special: object("special_tokens_map.json")?,
+            config: object(TOKENIZER_CONFIG)?,
+            special: object(SPECIAL_TOKENS_MAP)?,
             added_tokens: object("added_tokens.json")?,
             model: object("config.json")?,
         })
@@ -69,12 +72,12 @@ impl Files {
 
     /// The error for an invalid tokenizer_config.json.
     pub(crate) fn broken_config(&self, cause: impl Into<String>) -> TextError {
-        broken(&self.folder.join("tokenizer_config.json"), cause)
+        broken(&self.folder.join(TOKENIZER_CONFIG), cause)
     }
 
     /// The error for settings with which only a tokenizer.json is supported.
     pub(crate) fn unsupported(&self, what: &str) -> TextError {
-        let path = self.folder.join("tokenizer_config.json");
+        let path = self.folder.join(TOKENIZER_CONFIG);
         unsupported(
             &path,
             format!("{what} is not supported without a tokenizer.json; add it"),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::classes::Class;
-use super::files::{Files, broken};
+use super::files::{Files, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, broken};
 use crate::TextError;
 
 /// The keys in Hugging Face files, in the order in which tokens that are new to the vocabulary get ids.
@@ -48,8 +48,8 @@ pub struct SpecialTokens {
 pub(crate) struct AddedToken {
     pub(crate) content: String,
     pub(crate) single_word: bool,
-    pub(crate) left_strip: bool,
-    pub(crate) right_strip: bool,
+    pub(crate) lstrip: bool,
+    pub(crate) rstrip: bool,
     pub(crate) normalized: bool,
     pub(crate) special: bool,
 }
@@ -60,8 +60,8 @@ impl AddedToken {
         Self {
             content: content.to_owned(),
             single_word: false,
-            left_strip: false,
-            right_strip: false,
+            lstrip: false,
+            rstrip: false,
             normalized: false,
             special: true,
         }
@@ -74,8 +74,8 @@ impl AddedToken {
         Some(Self {
             content: value.get("content")?.as_str()?.to_owned(),
             single_word: flag("single_word").unwrap_or(false),
-            left_strip: flag("lstrip").unwrap_or(false),
-            right_strip: flag("rstrip").unwrap_or(false),
+            lstrip: flag("lstrip").unwrap_or(false),
+            rstrip: flag("rstrip").unwrap_or(false),
             normalized: flag("normalized").unwrap_or(!special),
             special,
         })
@@ -181,7 +181,7 @@ fn token_from_text(text: &str, key: &str, class: Option<&Class>) -> AddedToken {
     if let Some(class) = class {
         token.normalized = class.normalized;
         if key == "mask_token" {
-            token.left_strip = class.mask.left_strip;
+            token.lstrip = class.mask.lstrip;
             token.normalized = class.mask.normalized;
         }
     }
@@ -195,13 +195,17 @@ fn additional_tokens(files: &Files) -> Result<Vec<AddedToken>, TextError> {
         .get(KEY)
         .filter(|_| !has_added_tokens_decoder(files));
     let mut tokens: Vec<AddedToken> = Vec::new();
-    for list in [files.config.get(KEY), from_map].into_iter().flatten() {
-        if list.is_null() {
+    let lists = [
+        (TOKENIZER_CONFIG, files.config.get(KEY)),
+        (SPECIAL_TOKENS_MAP, from_map),
+    ];
+    for (name, list) in lists {
+        let Some(list) = list.filter(|list| !list.is_null()) else {
             continue;
-        }
-        let list = list.as_array().ok_or_else(|| invalid_token(files, KEY))?;
-        for value in list {
-            let token = token_of(value, KEY, None).ok_or_else(|| invalid_token(files, KEY))?;
+        };
+        let invalid = || not_a_token(files, name, KEY);
+        for value in list.as_array().ok_or_else(invalid)? {
+            let token = token_of(value, KEY, None).ok_or_else(invalid)?;
             if tokens.iter().all(|known| known.content != token.content) {
                 tokens.push(token);
             }
@@ -211,10 +215,15 @@ fn additional_tokens(files: &Files) -> Result<Vec<AddedToken>, TextError> {
 }
 
 fn invalid_token(files: &Files, key: &str) -> TextError {
-    let name = if files.special.contains_key(key) && !has_added_tokens_decoder(files) {
-        "special_tokens_map.json"
+    let in_map = files.special.contains_key(key) && !has_added_tokens_decoder(files);
+    let name = if in_map {
+        SPECIAL_TOKENS_MAP
     } else {
-        "tokenizer_config.json"
+        TOKENIZER_CONFIG
     };
+    not_a_token(files, name, key)
+}
+
+fn not_a_token(files: &Files, name: &str, key: &str) -> TextError {
     broken(&files.folder.join(name), format!("`{key}` is not a token"))
 }

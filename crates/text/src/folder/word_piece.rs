@@ -99,5 +99,5 @@ fn normalizer(files: &Files, vocabulary: &HashMap<String, u32>) -> Result<Value,
 
 /// Whether a token is a word with a capital letter, other than a special token in brackets.
 fn has_capitals(token: &str) -> bool {
-    !token.starts_with(['[', '<']) && token.bytes().any(|byte| byte.is_ascii_uppercase())
+    !token.starts_with(['[', '<']) && token.chars().any(char::is_uppercase)
 }

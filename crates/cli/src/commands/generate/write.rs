@@ -138,7 +138,7 @@ fn tokens_per_second(done: &Generation, started: Instant) -> f64 {
 
 fn reason(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::EndToken => "end",
+        StopReason::Eos => "end",
         StopReason::StopString => "stop",
         StopReason::Length => "length",
         StopReason::Cancelled => "cancelled",

@@ -18,7 +18,7 @@ impl LinearBackwardTask<'_> {
     #[inline(always)]
     pub(super) fn key_value_gradients<S: Simd>(&self, simd: S, buffers: &mut Buffers) {
         buffers.state.fill(0.0);
-        for index in (0..self.schedule.chunks()).rev() {
+        for index in (0..self.schedule.chunk_count()).rev() {
             let chunk = self.schedule.chunk(index);
             self.process_key_chunk(simd, &chunk, buffers);
         }

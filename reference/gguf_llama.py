@@ -10,7 +10,7 @@ from gguf import GGUFReader, quants
 
 
 class Llama:
-    """A model with a KV cache; `read` returns the logits of the given ids."""
+    """A model with a KV cache; `forward` returns the logits of the given ids."""
 
     def __init__(self, path: Path, precision=np.float64) -> None:
         reader = GGUFReader(path)
@@ -31,7 +31,7 @@ class Llama:
         self.cache = [[] for _ in range(self.layers)]
         self.length = 0
 
-    def read(self, ids: list[int]) -> np.ndarray:
+    def forward(self, ids: list[int]) -> np.ndarray:
         x = self.weights["token_embd.weight"][np.asarray(ids)]
         positions = np.arange(self.length, self.length + len(ids))
         for layer in range(self.layers):
@@ -62,8 +62,8 @@ class Llama:
     def rotate(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         angles = positions[:, None] * self.frequencies
         cosine, sine = np.cos(angles), np.sin(angles)
-        one, other = x[..., 0::2], x[..., 1::2]
-        return np.stack((one * cosine - other * sine, one * sine + other * cosine), -1).reshape(x.shape)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return np.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1).reshape(x.shape)
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         scale = np.sqrt(np.mean(x * x, -1, keepdims=True) + self.epsilon)
@@ -77,7 +77,7 @@ def greedy(model: Llama, prompt: list[int], count: int, end: int | None = None) 
     """Greedy decoding: the tokens, and the smallest margin between the two largest logits."""
     ids, margin, new = [], np.inf, prompt
     while len(ids) < count:
-        scores = model.read(new)[-1]
+        scores = model.forward(new)[-1]
         second, first = np.sort(scores)[-2:]
         margin = min(margin, float(first - second))
         new = [int(scores.argmax())]

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType as Kind
+from gguf import GGMLQuantizationType as GGMLType
 from gguf import GGUFWriter, TokenType, quants
 
 from gguf_llama import Llama
@@ -67,9 +67,11 @@ def byte_pairs() -> None:
     writer.add_pad_token_id(2)
     writer.add_add_bos_token(False)
     writer.add_chat_template(TEMPLATE)
-    kinds = {"token_embd": Kind.F16, "attn_q": Kind.Q8_0, "attn_k": Kind.Q8_0, "ffn_up": Kind.Q4_1, "ffn_down": Kind.BF16}
-    settings = {"heads": 4, "kv_heads": 2, "head_width": 8, "epsilon": 1e-5, "theta": 1e5}
-    finish(writer, "byte-pairs", 71, len(tokens), settings, kinds)
+    types = {"token_embd": GGMLType.F16, "attn_q": GGMLType.Q8_0, "attn_k": GGMLType.Q8_0}
+    types |= {"ffn_up": GGMLType.Q4_1, "ffn_down": GGMLType.BF16}
+    settings = {"heads": 4, "kv_heads": 2, "head_width": 8, "epsilon": 1e-5, "bias": False, "tied": True}
+    settings |= {"rope_theta": 1e5, "rope_factor": None}
+    write_model(writer, "byte-pairs", 71, len(tokens), settings, types)
 
 
 def pieces() -> None:
@@ -91,11 +93,16 @@ def pieces() -> None:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
-    settings = {"heads": 2, "kv_heads": 2, "head_width": 16, "epsilon": 1e-6, "theta": 5e5, "factor": 8.0}
-    finish(writer, "pieces", 73, len(tokens), settings, {})
+    settings = {"heads": 2, "kv_heads": 2, "head_width": 16, "epsilon": 1e-6, "bias": True, "tied": False}
+    settings |= {"rope_theta": 5e5, "rope_factor": 8.0}
+    write_model(writer, "pieces", 73, len(tokens), settings, {})
 
 
-def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: dict, kinds: dict) -> None:
+def write_model(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: dict, types: dict[str, GGMLType]) -> None:
+    """Writes the metadata and the weights, the Hugging Face folder of the same weights, and the logits of some ids.
+
+    `types` has the type of a matrix, by its part of the model. All other tensors are F32.
+    """
     writer.add_vocab_size(vocabulary)
     writer.add_context_length(LENGTH)
     writer.add_embedding_length(WIDTH)
@@ -104,18 +111,18 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
     writer.add_head_count(settings["heads"])
     writer.add_head_count_kv(settings["kv_heads"])
     writer.add_layer_norm_rms_eps(settings["epsilon"])
-    writer.add_rope_freq_base(settings["theta"])
+    writer.add_rope_freq_base(settings["rope_theta"])
     writer.add_rope_dimension_count(settings["head_width"])
     stored = {}
     for tensor, shape in shapes(vocabulary, settings).items():
         part = tensor.split(".")[-2]
         seed += 1
         sampled = np.random.default_rng(seed).standard_normal(shape) * 0.3 + (1 if part.endswith("norm") else 0)
-        kind = kinds.get(part, Kind.F32) if len(shape) == 2 else Kind.F32
-        values = quants.quantize(sampled.astype("<f4"), kind)
-        writer.add_tensor(tensor, values, raw_dtype=kind)
-        stored[tensor] = quants.dequantize(values, kind)
-    if "factor" in settings:
+        type = types.get(part, GGMLType.F32) if len(shape) == 2 else GGMLType.F32
+        values = quants.quantize(sampled.astype("<f4"), type)
+        writer.add_tensor(tensor, values, raw_dtype=type)
+        stored[tensor] = quants.dequantize(values, type)
+    if settings["rope_factor"]:
         writer.add_tensor("rope_freqs.weight", llama3_factors(settings).astype("<f4"))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -123,7 +130,7 @@ def finish(writer: GGUFWriter, name: str, seed: int, vocabulary: int, settings: 
     writer.close()
     write_folder(name, vocabulary, settings, stored)
     ids = np.random.default_rng(seed).integers(0, vocabulary, 12)
-    logits = Llama(FOLDER / f"{name}.gguf").read(list(ids))
+    logits = Llama(FOLDER / f"{name}.gguf").forward(list(ids))
     safetensors(FOLDER / f"{name}.safetensors", {"input_ids": ids[None].astype("<i8"), "logits": logits[None].astype("<f4")})
 
 
@@ -135,9 +142,9 @@ def shapes(vocabulary: int, settings: dict) -> dict[str, tuple]:
         projections |= {"ffn_gate": (HIDDEN, WIDTH), "ffn_up": (HIDDEN, WIDTH), "ffn_down": (WIDTH, HIDDEN)}
         found |= {f"blk.{layer}.{norm}.weight": (WIDTH,) for norm in ("attn_norm", "ffn_norm")}
         found |= {f"blk.{layer}.{it}.weight": shape for it, shape in projections.items()}
-        if "factor" in settings:
+        if settings["bias"]:
             found |= {f"blk.{layer}.{it}.bias": shape[:1] for it, shape in projections.items()}
-    if "factor" in settings:
+    if not settings["tied"]:
         found["output.weight"] = (vocabulary, WIDTH)
     return found | {"output_norm.weight": (WIDTH,)}
 
@@ -145,24 +152,24 @@ def shapes(vocabulary: int, settings: dict) -> dict[str, tuple]:
 def llama3_factors(settings: dict) -> np.ndarray:
     """As llama.cpp's converter computes them from Llama 3.1's config, with its factors 1 and 4 and its 8192 positions."""
     pairs = np.arange(settings["head_width"] // 2)
-    wavelengths = 2 * np.pi * settings["theta"] ** (2 * pairs / settings["head_width"])
+    wavelengths = 2 * np.pi * settings["rope_theta"] ** (2 * pairs / settings["head_width"])
     smooth = np.clip((8192 / wavelengths - 1) / 3, 0, 1)
-    return 1 / ((1 - smooth) / settings["factor"] + smooth)
+    return 1 / ((1 - smooth) / settings["rope_factor"] + smooth)
 
 
 def write_folder(name: str, vocabulary: int, settings: dict, stored: dict[str, np.ndarray]) -> None:
     """The same model for Hugging Face, whose RoPE rotates the halves of a head: query and key rows are permuted."""
-    rope = {"rope_type": "default", "rope_theta": settings["theta"]}
-    if "factor" in settings:
-        rope |= {"rope_type": "llama3", "factor": settings["factor"], "original_max_position_embeddings": 8192}
+    rope = {"rope_type": "default", "rope_theta": settings["rope_theta"]}
+    if settings["rope_factor"]:
+        rope |= {"rope_type": "llama3", "factor": settings["rope_factor"], "original_max_position_embeddings": 8192}
         rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": vocabulary, "hidden_size": WIDTH,
         "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": settings["heads"],
         "num_key_value_heads": settings["kv_heads"], "head_dim": settings["head_width"], "hidden_act": "silu",
         "max_position_embeddings": LENGTH, "rms_norm_eps": settings["epsilon"], "rope_parameters": rope,
-        "tie_word_embeddings": "output.weight" not in stored, "attention_bias": "factor" in settings,
-        "mlp_bias": "factor" in settings, "bos_token_id": 1, "eos_token_id": 2,
+        "tie_word_embeddings": settings["tied"], "attention_bias": settings["bias"],
+        "mlp_bias": settings["bias"], "bos_token_id": 1, "eos_token_id": 2,
     }
     folder = FOLDER / name
     folder.mkdir()
@@ -183,8 +190,8 @@ def safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
     for name, values in sorted(tensors.items()):
         values = values.astype("<f4") if values.dtype.kind == "f" else values
         bytes_ = np.ascontiguousarray(values).tobytes()
-        kind = "F32" if values.dtype.kind == "f" else "I64"
-        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(bytes_)]}
+        dtype = "F32" if values.dtype.kind == "f" else "I64"
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(bytes_)]}
         data += bytes_
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

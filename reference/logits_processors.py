@@ -121,8 +121,8 @@ def main() -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     cases, sampling = [], []
-    for name, kind in MODELS.items():
-        model = loaded(FIXTURES.parent / name, kind)
+    for name, transformers_class in MODELS.items():
+        model = loaded(FIXTURES.parent / name, transformers_class)
         model.generation_config.pad_token_id = model.generation_config.pad_token_id or 0
         precise = doubled(model)
         for beams in (1, BEAMS):

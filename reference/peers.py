@@ -1,4 +1,4 @@
-"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and their differences.
+"""What random_configs.py and saved_again.py share: one pass by transformers, one by attentive, and their maximum errors.
 
 Sparse attention weights are compared as dense matrices (models/dense.py).
 """
@@ -52,23 +52,23 @@ def class_of(folder: Path) -> type:
     return getattr(transformers, json.loads((folder / "config.json").read_text())["architectures"][0])
 
 
-def load_float64(folder: Path, kind: type) -> torch.nn.Module:
+def load_float64(folder: Path, transformers_class: type) -> torch.nn.Module:
     """A folder's model in float64. RoPE's frequencies are computed while loading, so that is inside `Double` as well.
 
     transformers 4 cannot load there, and its Transformer-XL has none.
     """
     if TRANSFORMERS_4:
-        return loaded(folder, kind, torch.float32).double()
+        return loaded(folder, transformers_class, torch.float32).double()
     with Double():
-        return loaded(folder, kind, torch.float64)
+        return loaded(folder, transformers_class, torch.float64)
 
 
-def loaded(folder: Path, kind: type, dtype: torch.dtype) -> torch.nn.Module:
+def loaded(folder: Path, transformers_class: type, dtype: torch.dtype) -> torch.nn.Module:
     """Refuses missing weights."""
-    model, info = kind.from_pretrained(
+    model, info = transformers_class.from_pretrained(
         folder, attn_implementation="eager", dtype=dtype, local_files_only=True, output_loading_info=True
     )
-    info["missing_keys"] = set(info["missing_keys"]) - UNUSED.get(kind.__name__, set())
+    info["missing_keys"] = set(info["missing_keys"]) - UNUSED.get(transformers_class.__name__, set())
     problems = {name: sorted(map(str, keys)) for name, keys in info.items() if keys}
     if problems:
         raise RuntimeError(f"transformers loads {folder.name} with {problems}")
@@ -83,9 +83,9 @@ def loaded(folder: Path, kind: type, dtype: torch.dtype) -> torch.nn.Module:
     return model.eval()
 
 
-def without_cache(kind: type) -> dict[str, object]:
+def without_cache(transformers_class: type) -> dict[str, object]:
     """The argument that disables the cache, for models that have one."""
-    names = inspect.signature(kind.forward).parameters
+    names = inspect.signature(transformers_class.forward).parameters
     return {"use_cache": False} if names.keys() & {"use_cache", "kwargs"} else {}
 
 
@@ -116,8 +116,8 @@ def copied(model: torch.nn.Module, inputs: Tensors) -> torch.nn.Module:
     the pass that makes it."""
     model, config = copy.deepcopy(model), model.config
     if config.model_type == "big_bird":
-        seen = (5 + 2 * config.num_random_blocks) * config.block_size
-        if inputs["input_ids"].shape[1] <= seen:
+        full_attention_length = (5 + 2 * config.num_random_blocks) * config.block_size
+        if inputs["input_ids"].shape[1] <= full_attention_length:
             model.base_model.set_attention_type("original_full")
     return model
 
@@ -133,17 +133,19 @@ def of_text(name: str, tensor: torch.Tensor, inputs: Tensors) -> torch.Tensor:
     return tensor[:, : inputs["input_ids"].shape[1]] if filled else tensor
 
 
-def run_float64(folder: Path, kind: type, inputs: list[Tensors], settings: list[dict[str, object]]) -> list[Tensors]:
+def run_float64(
+    folder: Path, transformers_class: type, inputs: list[Tensors], settings: list[dict[str, object]]
+) -> list[Tensors]:
     """Passes of a folder's model in float64 throughout."""
-    model = load_float64(folder, kind)
+    model = load_float64(folder, transformers_class)
     with Double():
         return [run_transformers(model, *it[:1], **it[1]) for it in zip(inputs, settings, strict=True)]
 
 
 def forward(attentive: Path, model: Path, inputs: Tensors) -> Tensors:
     """One pass by attentive."""
-    with tempfile.TemporaryDirectory() as place:
-        given, saved = Path(place) / "inputs.safetensors", Path(place) / "outputs.safetensors"
+    with tempfile.TemporaryDirectory() as folder:
+        given, saved = Path(folder) / "inputs.safetensors", Path(folder) / "outputs.safetensors"
         save_file({name: it.contiguous() for name, it in inputs.items()}, given)
         run_attentive(attentive, "forward", model, "--inputs", given, "--save", saved, "--hidden-states", "--attentions")
         return load_file(saved)
@@ -156,24 +158,24 @@ def run_attentive(attentive: Path, *arguments: str | Path) -> None:
         raise ProgramError(" / ".join(it.strip() for it in lines[-3:]))
 
 
-def differences(expected: Tensors, actual: Tensors, inputs: Tensors, pools_last: bool = False) -> dict[str, float]:
-    """For each output of both, the largest difference relative to the largest value, at unpadded positions.
+def max_errors(expected: Tensors, actual: Tensors, inputs: Tensors, pools_last: bool = False) -> dict[str, float]:
+    """For each output of both, the maximum error relative to the largest value, at unpadded positions.
 
     Infinite where a shape differs or a value is not finite.
     """
-    found = {}
+    errors = {}
     for name in sorted(expected.keys() & actual.keys()):
         theirs, ours = expected[name].double(), actual[name].double()
         if theirs.shape != ours.shape:
-            found[name] = float("inf")
+            errors[name] = float("inf")
             continue
         theirs, ours = (unpadded(name, it, inputs, pools_last) for it in (theirs, ours))
         if not theirs.numel():
             continue
         scale = theirs.abs().max().item() or 1.0
-        difference = (theirs - ours).abs().max().item() / scale
-        found[name] = difference if difference == difference else float("inf")
-    return found
+        error = (theirs - ours).abs().max().item() / scale
+        errors[name] = error if error == error else float("inf")
+    return errors
 
 
 def unpadded(name: str, tensor: torch.Tensor, inputs: Tensors, pools_last: bool) -> torch.Tensor:

@@ -53,7 +53,7 @@ def main() -> None:
         module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)).state_dict()
         save(f"module_{layout}.bin", module, module, **options)
         for protocol in (2, 4, 5):
-            tensors = kinds()
+            tensors = every_dtype()
             save(f"kinds_{layout}_{protocol}.bin", tensors, tensors, pickle_protocol=protocol, **options)
         tensors = views()
         save(f"views_{layout}.bin", tensors, tensors, **options)
@@ -71,11 +71,11 @@ def main() -> None:
     (FOLDER / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
-def kinds() -> dict[str, Tensor]:
+def every_dtype() -> dict[str, Tensor]:
     """A tensor of each dtype, a scalar and an empty one."""
     tensors = {
-        name: (torch.arange(6) % 2 == 0 if kind == torch.bool else torch.arange(1, 7).to(kind)).reshape(2, 3)
-        for kind, name in NAMES.items()
+        name: (torch.arange(6) % 2 == 0 if dtype == torch.bool else torch.arange(1, 7).to(dtype)).reshape(2, 3)
+        for dtype, name in NAMES.items()
     }
     tensors["negative"] = torch.tensor([-1, -(1 << 62), 1 << 62])
     tensors["halves"] = torch.tensor([-0.5, 1.5, 65504.0, 6e-8], dtype=torch.float16)

@@ -1,6 +1,6 @@
 """Samples random configs of every class that attentive loads, and compares what attentive and transformers compute.
 
-    python reference/random_configs.py [CLASS…] [--draws 10] [--seed 0] [--deep] [--odd] [--attentive PATH]
+    python reference/random_configs.py [CLASS…] [--draws 10] [--seed 0] [--deep] [--include-unsupported] [--attentive PATH]
 
 A draw is a tiny model with random weights, saved by transformers: in float32, float16 or bfloat16, in one file or several,
 with all settings in config.json or without those that equal transformers' defaults. The reference is float64 throughout, of
@@ -11,7 +11,8 @@ measure of what float32 can reach.
 With transformers 4.57.1 (requirements-transformer-xl.txt) there is Transformer-XL, and with 5.22.2 there are all others.
 
 The exit code is 1 if a draw fails or is above 1e-5 (with --deep, 8 to 24 layers, 1e-4). --keep FOLDER keeps such draws, with
-their inputs, under CLASS.DRAW; `--draw N` repeats one. --odd also samples settings that attentive refuses on purpose.
+their inputs, under CLASS.DRAW; `--draw N` repeats one. --include-unsupported also samples settings that attentive does not
+support.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from safetensors.torch import load_file, save_file
 
 import peers
 from folder import Double, resample
-from random_draws import KINDS, Draws, Kind, Tensors
+from random_draws import MODEL_CLASSES, Draws, ModelClass, Tensors
 
 TOLERANCE, DEEP_TOLERANCE = 1e-5, 1e-4
 ATTEMPTS = 50
@@ -45,14 +46,15 @@ UNREPORTED = (
 class Result:
     """The result of one draw of a class."""
 
-    kind: Kind
+    model_class: ModelClass
     number: int
     config_json: dict = field(default_factory=dict)
     saved: str = ""
-    worst: float = 0.0
+    max_error: float = 0.0
+    #: The output that has it.
     output: str = ""
-    #: The worst of transformers' float32.
-    rounding: float = 0.0
+    #: The maximum error of transformers' float32.
+    float32_error: float = 0.0
     failure: str = ""
     missing: set[str] = field(default_factory=set)
     unexpected: set[str] = field(default_factory=set)
@@ -62,19 +64,19 @@ class Result:
 def main() -> int:
     arguments = parse_arguments()
     peers.quiet()
-    kinds = [it for it in KINDS if not arguments.classes or it.name in arguments.classes]
+    model_classes = [it for it in MODEL_CLASSES if not arguments.classes or it.name in arguments.classes]
     bound = arguments.bound or (DEEP_TOLERANCE if arguments.deep else TOLERANCE)
     rows, bad = [], []
     numbers = range(arguments.draws) if arguments.draw is None else [arguments.draw]
-    for kind in kinds:
-        results = [attempt(kind, it, arguments, bound) for it in numbers]
-        rows.append(row(kind, results))
+    for model_class in model_classes:
+        results = [attempt(model_class, it, arguments, bound) for it in numbers]
+        rows.append(row(model_class, results))
         print(" ".join(rows[-1]), file=sys.stderr, flush=True)
         bad += [it for it in results if it.failure or it.above]
         for name in sorted(set().union(*(it.missing for it in results))):
-            print(f"  {kind.name}: attentive writes no {name}", file=sys.stderr)
+            print(f"  {model_class.name}: attentive writes no {name}", file=sys.stderr)
         for name in sorted(set().union(*(it.unexpected for it in results))):
-            print(f"  {kind.name}: transformers has no {name}", file=sys.stderr)
+            print(f"  {model_class.name}: transformers has no {name}", file=sys.stderr)
     print(peers.table(["class", "draws", "failed", "above", "largest", "output", "transformers in float32"], rows))
     for result in bad:
         print(f"\n{report(result)}")
@@ -88,12 +90,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--draw", type=int, metavar="N", help="only the Nth draw of each class")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deep", action="store_true", help="8 to 24 layers")
-    parser.add_argument("--odd", action="store_true", help="settings that attentive refuses, too")
-    parser.add_argument("--bound", type=float, help="how far apart outputs may be [1e-5, 1e-4 with --deep]")
+    parser.add_argument("--include-unsupported", action="store_true", help="also settings that attentive does not support")
+    parser.add_argument("--bound", type=float, help="the maximum relative error [1e-5, 1e-4 with --deep]")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to keep the draws that fail")
     parser.add_argument("--attentive", type=Path, default=peers.ATTENTIVE, metavar="PATH")
     arguments = parser.parse_args()
-    unknown = set(arguments.classes) - {it.name for it in KINDS}
+    unknown = set(arguments.classes) - {it.name for it in MODEL_CLASSES}
     if unknown:
         parser.error(f"no such class: {', '.join(sorted(unknown))}")
     if not arguments.attentive.is_file():
@@ -102,52 +104,54 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def attempt(kind: Kind, number: int, arguments: argparse.Namespace, bound: float) -> Result:
+def attempt(model_class: ModelClass, number: int, arguments: argparse.Namespace, bound: float) -> Result:
     """One draw: created, saved, computed by both and compared."""
-    result = Result(kind, number)
-    draws = Draws(f"{arguments.seed} {kind.name} {number}", arguments.deep, arguments.odd)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "model"
+    result = Result(model_class, number)
+    draws = Draws(f"{arguments.seed} {model_class.name} {number}", arguments.deep, arguments.include_unsupported)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
         inputs: list[Tensors] = []
         try:
-            config = kind.config(draws)
-            result.saved = save(kind, config, draws, folder)
+            config = model_class.config(draws)
+            result.saved = save(model_class, config, draws, folder)
             result.config_json = json.loads((folder / "config.json").read_text())
-            inputs += [draw_inputs(kind, config, draws, folder, padded) for padded in (False, True)]
+            inputs += [draw_inputs(model_class, config, draws, folder, padded) for padded in (False, True)]
             compare(result, folder, inputs, arguments.attentive)
             result.above = {name: it for name, it in result.above.items() if not it <= bound}
         except Exception as error:
             result.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
         if arguments.keep and (result.failure or result.above):
-            keep(arguments.keep / f"{kind.name}.{number}".replace(" ", "-"), folder, inputs)
+            keep(arguments.keep / f"{model_class.name}.{number}".replace(" ", "-"), folder, inputs)
     return result
 
 
-def draw_inputs(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder: Path, padded: bool) -> Tensors:
+def draw_inputs(
+    model_class: ModelClass, config: transformers.PretrainedConfig, draws: Draws, folder: Path, padded: bool
+) -> Tensors:
     """Inputs for which rounding changes no discrete choice."""
-    model = peers.load_float64(folder, class_of(kind)) if kind.has_margin else None
+    model = peers.load_float64(folder, class_of(model_class)) if model_class.has_margin else None
     for _ in range(ATTEMPTS):
-        found = kind.inputs(draws, config, padded)
+        found = model_class.inputs(draws, config, padded)
         if model is None:
             return found
         with Double():
-            if kind.has_margin(model, found):
+            if model_class.has_margin(model, found):
                 return found
     raise RuntimeError(f"rounding decides the outputs of {ATTEMPTS} inputs")
 
 
-def keep(place: Path, folder: Path, inputs: list[Tensors]) -> None:
-    shutil.rmtree(place, ignore_errors=True)
+def keep(kept: Path, folder: Path, inputs: list[Tensors]) -> None:
+    shutil.rmtree(kept, ignore_errors=True)
     if folder.is_dir():
-        shutil.copytree(folder, place)
+        shutil.copytree(folder, kept)
         for i, it in enumerate(inputs):
-            save_file({name: tensor.contiguous() for name, tensor in it.items()}, place / f"inputs.{i}.safetensors")
+            save_file({name: tensor.contiguous() for name, tensor in it.items()}, kept / f"inputs.{i}.safetensors")
 
 
-def save(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder: Path) -> str:
+def save(model_class: ModelClass, config: transformers.PretrainedConfig, draws: Draws, folder: Path) -> str:
     """Creates the model and saves it in one of several ways; returns which."""
-    untied_t5 = kind.name.endswith(" untied")
-    model = class_of(kind)(config)
+    untied_t5 = model_class.name.endswith(" untied")
+    model = class_of(model_class)(config)
     width = getattr(config, "hidden_size", None) or config.decoder.hidden_size
     scale = 0.7 / math.sqrt(width)
     # T5 does not divide its scores by the root of the head width, so the projections must be small.
@@ -170,8 +174,8 @@ def save(kind: Kind, config: transformers.PretrainedConfig, draws: Draws, folder
     return ", ".join(manner)
 
 
-def class_of(kind: Kind) -> type:
-    return getattr(transformers, kind.name.split()[0])
+def class_of(model_class: ModelClass) -> type:
+    return getattr(transformers, model_class.name.split()[0])
 
 
 def untie_head(folder: Path, draws: Draws) -> None:
@@ -185,12 +189,12 @@ def untie_head(folder: Path, draws: Draws) -> None:
     write_config(folder, config_json | {"tie_word_embeddings": False})
 
 
-def prune(folder: Path, kind: type[transformers.PretrainedConfig]) -> None:
+def prune(folder: Path, config_class: type[transformers.PretrainedConfig]) -> None:
     """Leaves settings out of config.json that equal transformers' defaults, as files of the hub often do."""
     config_json = json.loads((folder / "config.json").read_text())
     if config_json["model_type"] == "encoder-decoder":
         return
-    defaults = json.loads(json.dumps(kind().to_dict(), default=str))
+    defaults = json.loads(json.dumps(config_class().to_dict(), default=str))
     kept = {"architectures", "model_type", "id2label", "rope_parameters", "dtype"}
     write_config(folder, {name: it for name, it in config_json.items() if name in kept or defaults.get(name, ...) != it})
 
@@ -216,47 +220,49 @@ def write_config(folder: Path, config_json: dict) -> None:
 
 def compare(result: Result, folder: Path, inputs: list[Tensors], attentive: Path) -> None:
     """Fills in the errors of attentive and of transformers' own float32 against float64."""
-    kind = class_of(result.kind)
-    settings = [peers.without_cache(kind)] * 2
+    transformers_class = class_of(result.model_class)
+    settings = [peers.without_cache(transformers_class)] * 2
     if "pixel_values" in inputs[0]:
         same = inputs[0]["pixel_values"].shape[2:] == inputs[1]["pixel_values"].shape[2:]
         settings = [{}, {"interpolate_pos_encoding": not same}]
-    expected = peers.run_float64(folder, kind, inputs, settings)
-    rounded = peers.loaded(folder, kind, torch.float32)
+    expected = peers.run_float64(folder, transformers_class, inputs, settings)
+    rounded = peers.loaded(folder, transformers_class, torch.float32)
     for given, setting, precise in zip(inputs, settings, expected, strict=True):
-        own = peers.differences(precise, peers.run_transformers(rounded, given, **setting), given, result.kind.pools_last)
-        result.rounding = max(result.rounding, *own.values())
+        in_float32 = peers.run_transformers(rounded, given, **setting)
+        errors = peers.max_errors(precise, in_float32, given, result.model_class.pools_last)
+        result.float32_error = max(result.float32_error, *errors.values())
     for case, given, precise in zip(("plain", "second"), inputs, expected, strict=True):
         actual = peers.forward(attentive, folder, given)
-        found = peers.differences(precise, actual, given, result.kind.pools_last)
+        errors = peers.max_errors(precise, actual, given, result.model_class.pools_last)
         result.missing |= {it.split(".")[0] for it in precise.keys() - actual.keys()}
         # transformers does not return it for the decoder of an encoder-decoder.
         result.unexpected |= {it.split(".")[0] for it in actual.keys() - precise.keys()} - {"last_hidden_state"}
-        if not found:
+        if not errors:
             raise RuntimeError("no output is of both")
-        for name, difference in found.items():
-            result.above[f"{case}.{name}"] = difference
-            if difference >= result.worst:
-                result.worst, result.output = difference, name
+        for name, error in errors.items():
+            result.above[f"{case}.{name}"] = error
+            if error >= result.max_error:
+                result.max_error, result.output = error, name
 
 
-def row(kind: Kind, results: list[Result]) -> list[str]:
+def row(model_class: ModelClass, results: list[Result]) -> list[str]:
     compared = [it for it in results if not it.failure]
-    worst = max(compared, key=lambda it: it.worst, default=None)
+    worst = max(compared, key=lambda it: it.max_error, default=None)
     counts = [str(len(results)), str(len(results) - len(compared)), str(sum(bool(it.above) for it in compared))]
     if worst is None:
-        return [kind.name, *counts, "-", "-", "-"]
-    return [kind.name, *counts, f"{worst.worst:.1e}", worst.output, f"{max(it.rounding for it in compared):.1e}"]
+        return [model_class.name, *counts, "-", "-", "-"]
+    float32_error = max(it.float32_error for it in compared)
+    return [model_class.name, *counts, f"{worst.max_error:.1e}", worst.output, f"{float32_error:.1e}"]
 
 
 def report(result: Result) -> str:
-    """A difference, with all that is needed to reproduce it."""
-    lines = [f"{result.kind.name} draw {result.number} ({result.saved})"]
+    """The errors of a draw, with all that is needed to reproduce it."""
+    lines = [f"{result.model_class.name} draw {result.number} ({result.saved})"]
     if result.failure:
         lines.append(f"  {result.failure}")
-    for name, difference in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
-        lines.append(f"  {name}: {difference:.1e}")
-    lines.append(f"  transformers in float32: {result.rounding:.1e}")
+    for name, error in sorted(result.above.items(), key=lambda it: -it[1])[:8]:
+        lines.append(f"  {name}: {error:.1e}")
+    lines.append(f"  transformers in float32: {result.float32_error:.1e}")
     config_json = {name: it for name, it in result.config_json.items() if name not in UNREPORTED}
     lines.append(f"  {json.dumps(config_json)}")
     return "\n".join(lines)

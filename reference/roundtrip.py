@@ -4,7 +4,7 @@
 
 Checks, each of which fails the run: transformers reports no missing, unexpected or mismatched key; the tokenizer gives
 the same ids however it is loaded; the logits agree to 1e-4. The hidden states and attentions are printed beside
-them, to show in which layer a difference starts. Text for the tokenizer may be piped in.
+them, to show in which layer an error starts. Text for the tokenizer may be piped in.
 """
 
 import argparse
@@ -129,9 +129,9 @@ def run_attentive(binary: Path, model: Path, inputs: Tensors) -> Tensors:
 
 
 def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bool:
-    """Prints the largest difference of each tensor over unpadded positions; only the logits decide."""
+    """Prints the maximum absolute error of each tensor over unpadded positions; only the logits decide."""
     unpadded = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
-    print(f"\n{run + ' batch':<20}{'shape':<20}max absolute difference")
+    print(f"\n{run + ' batch':<20}{'shape':<20}max absolute error")
     passed = True
     for name, tensor in expected.items():
         if name not in actual:
@@ -141,10 +141,10 @@ def compare(run: str, expected: Tensors, actual: Tensors, inputs: Tensors) -> bo
             verdict = f"SHAPE DIFFERS: attentive's is {list(actual[name].shape)}"
             passed = False
         else:
-            difference = unpadded_rows(name, (actual[name].float() - tensor).abs(), unpadded).max().item()
+            error = unpadded_rows(name, (actual[name].float() - tensor).abs(), unpadded).max().item()
             # Negated, so that NaN fails too.
-            too_far = name == "logits" and not difference <= TOLERANCE
-            verdict = f"{difference:.2e}" + (f"  MORE THAN {TOLERANCE:.0e}" if too_far else "")
+            too_far = name == "logits" and not error <= TOLERANCE
+            verdict = f"{error:.2e}" + (f"  MORE THAN {TOLERANCE:.0e}" if too_far else "")
             passed &= not too_far
         print(f"{name:<20}{str(list(tensor.shape)):<20}{verdict}")
     return passed

@@ -24,7 +24,7 @@ import peers
 import random_configs
 from folder import Double
 from peers import Tensors
-from random_draws import KINDS, Draws
+from random_draws import MODEL_CLASSES, Draws, ModelClass
 
 TOLERANCE = 1e-5
 SHARD_SIZE = 20_000
@@ -46,9 +46,9 @@ def main() -> int:
     rows: list[list[str]] = []
     for folder in arguments.folders or fixtures():
         rows += checked(arguments.attentive, folder, folder.name, given(folder))
-    for kind in KINDS:
+    for model_class in MODEL_CLASSES:
         for number in range(arguments.draws):
-            rows += random_rows(arguments, kind, number)
+            rows += random_rows(arguments, model_class, number)
     print(peers.table(HEAD, rows))
     return 0 if all(row[-1] == "same" for row in rows) else 1
 
@@ -86,24 +86,24 @@ def given(folder: Path) -> list[Tensors]:
     return [it for it in batches if it]
 
 
-def random_rows(arguments: argparse.Namespace, kind: random_configs.Kind, number: int) -> list[list[str]]:
+def random_rows(arguments: argparse.Namespace, model_class: ModelClass, number: int) -> list[list[str]]:
     """The report lines of a random model."""
-    draws = Draws(f"{arguments.seed} {kind.name} {number}")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "model"
-        config = kind.config(draws)
-        random_configs.save(kind, config, draws, folder)
-        return checked(arguments.attentive, folder, f"draw {number}", [kind.inputs(draws, config, False)])
+    draws = Draws(f"{arguments.seed} {model_class.name} {number}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        config = model_class.config(draws)
+        random_configs.save(model_class, config, draws, folder)
+        return checked(arguments.attentive, folder, f"draw {number}", [model_class.inputs(draws, config, False)])
 
 
 def checked(attentive: Path, folder: Path, name: str, inputs: list[Tensors]) -> list[list[str]]:
     """A report line for each way of saving, also if it fails."""
-    kind = peers.class_of(folder)
+    transformers_class = peers.class_of(folder)
     rows = []
     for manner, (dtype, arguments) in MANNERS.items():
-        row = [name, kind.__name__, manner]
+        row = [name, transformers_class.__name__, manner]
         try:
-            rows.append(row + compared(attentive, folder, kind, inputs, dtype, arguments))
+            rows.append(row + compared(attentive, folder, transformers_class, inputs, dtype, arguments))
         except Exception as error:
             rows.append([*row, "-", "-", "-", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"])
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
@@ -111,26 +111,31 @@ def checked(attentive: Path, folder: Path, name: str, inputs: list[Tensors]) -> 
 
 
 def compared(
-    attentive: Path, folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None, arguments: list[str]
+    attentive: Path,
+    folder: Path,
+    transformers_class: type,
+    inputs: list[Tensors],
+    dtype: torch.dtype | None,
+    arguments: list[str],
 ) -> list[str]:
-    """The number of outputs, the largest difference, its output, and the verdict."""
-    with tempfile.TemporaryDirectory() as place:
-        saved = Path(place) / "saved"
+    """The number of outputs, the maximum error, its output, and the verdict."""
+    with tempfile.TemporaryDirectory() as temporary:
+        saved = Path(temporary) / "saved"
         peers.run_attentive(attentive, "convert", folder, "--to", "hf", "--out", saved, *arguments)
-        if peers.class_of(saved) is not kind:
+        if peers.class_of(saved) is not transformers_class:
             raise RuntimeError(f"it was saved as a {peers.class_of(saved).__name__}")
         check_files(saved, dtype, arguments)
-        expected = outputs(folder, kind, inputs, dtype)
-        actual = outputs(saved, kind, inputs, None)
-    found: dict[str, float] = {}
+        expected = outputs(folder, transformers_class, inputs, dtype)
+        actual = outputs(saved, transformers_class, inputs, None)
+    errors: dict[str, float] = {}
     for theirs, ours, batch in zip(expected, actual, inputs, strict=True):
         if theirs.keys() != ours.keys():
             raise RuntimeError(f"outputs differ: {sorted(theirs.keys() ^ ours.keys())}")
-        for name, difference in peers.differences(theirs, ours, batch).items():
-            found[name] = max(difference, found.get(name, 0.0))
-    worst = max(found, key=lambda it: found[it])
-    verdict = "same" if found[worst] <= TOLERANCE else "DIFFERENT"
-    return [str(len(found)), f"{found[worst]:.1e}", worst, verdict]
+        for name, error in peers.max_errors(theirs, ours, batch).items():
+            errors[name] = max(error, errors.get(name, 0.0))
+    worst = max(errors, key=lambda it: errors[it])
+    verdict = "same" if errors[worst] <= TOLERANCE else "DIFFERENT"
+    return [str(len(errors)), f"{errors[worst]:.1e}", worst, verdict]
 
 
 def check_files(saved: Path, dtype: torch.dtype | None, arguments: list[str]) -> None:
@@ -145,14 +150,14 @@ def check_files(saved: Path, dtype: torch.dtype | None, arguments: list[str]) ->
             raise RuntimeError(f"{file.name} holds {size} bytes, more than {SHARD_SIZE}")
 
 
-def outputs(folder: Path, kind: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
+def outputs(folder: Path, transformers_class: type, inputs: list[Tensors], dtype: torch.dtype | None) -> list[Tensors]:
     """The outputs of a folder in float64, with its weights rounded to a dtype first."""
-    model = peers.load_float64(folder, kind)
+    model = peers.load_float64(folder, transformers_class)
     with Double():
         if dtype:
             round_weights(model, dtype)
         torch.manual_seed(0)  # Reformer samples its rotations.
-        settings = {} if "pixel_values" in inputs[0] else peers.without_cache(kind)
+        settings = {} if "pixel_values" in inputs[0] else peers.without_cache(transformers_class)
         return [peers.run_transformers(model, batch, **settings) for batch in inputs]
 
 

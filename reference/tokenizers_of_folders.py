@@ -86,9 +86,11 @@ def wordpiece_vocabulary(lowercase):
     plain = tokenizers.normalizers.Sequence([tokenizers.normalizers.NFD(), tokenizers.normalizers.StripAccents()])
     words = [word for text in texts for word, _ in tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain.normalize_str(text))]
     characters = sorted({character for word in words for character in word} - {"z"})
-    whole = sorted({word for word in words if len(word) > 1 and words.count(word) > 1} | {"play", "quick", "small", "robot"})
+    repeated = {word for word in words if len(word) > 1 and words.count(word) > 1}
+    whole_words = sorted(repeated | {"play", "quick", "small", "robot"})
     endings = ["##ing", "##ed", "##er", "##ly", "##s", "##es", "##tains"]
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *["##" + character for character in characters], *whole, *endings]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters]
+    tokens += [*["##" + character for character in characters], *whole_words, *endings]
     return "".join(token + "\n" for token in dict.fromkeys(tokens))
 
 
@@ -98,7 +100,7 @@ def train_byte_level_bpe(folder, specials):
     tokenizer.save_model(str(folder))
 
 
-def train_sentencepiece(path, kind, size, rules="identity", **options):
+def train_sentencepiece(path, model_type, size, rules="identity", **options):
     model = io.BytesIO()
     if rules != "identity":
         table = path.parent / "rules.tsv"
@@ -111,7 +113,7 @@ def train_sentencepiece(path, kind, size, rules="identity", **options):
     else:
         options["normalization_rule_name"] = "identity"
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS), model_writer=model, model_type=kind, vocab_size=size, num_threads=1,
+        sentence_iterator=iter(CORPUS), model_writer=model, model_type=model_type, vocab_size=size, num_threads=1,
         minloglevel=2, hard_vocab_limit=False, character_coverage=0.98, **options)
     if rules != "identity":
         table.unlink()

@@ -54,14 +54,14 @@ def case(name: str, blocks: int, block: int, random_blocks: int, lengths: list[i
     ).double().train()  # fmt: skip
     numpy.random.seed(0)
     plan = module._get_rand_attn_plan(length, block, random_blocks)
-    draws = module._bigbird_block_rand_mask_with_head(length, length, block, block, HEADS, *plan)
+    sampled_blocks = module._bigbird_block_rand_mask_with_head(length, length, block, block, HEADS, *plan)
 
     def function(inputs: Tensors, parameters: Tensors) -> Result:
         blocked, band, from_mask, to_mask = BigBirdModel.create_masks_for_block_sparse_attn(mask, block)
         settings = {"band_mask": band, "from_mask": from_mask, "to_mask": to_mask}
         settings |= {"from_blocked_mask": blocked, "to_blocked_mask": blocked}
         state = {f"{part}.{it}": parameters[f"{part}.{it}"] for part in PARTS for it in ("weight", "bias")}
-        with patch.object(module, "_bigbird_block_rand_mask_with_head", lambda **_: draws):
+        with patch.object(module, "_bigbird_block_rand_mask_with_head", lambda **_: sampled_blocks):
             context, weights = functional_call(module, state, (inputs["queries"],), settings)
         return Result(linear(context, parameters, "output"), weights)
 
@@ -73,5 +73,5 @@ def case(name: str, blocks: int, block: int, random_blocks: int, lengths: list[i
         name, SOURCE, "bidirectional", config, draw(name, {"queries": (BATCH, length, WIDTH)}), parameters, function,
         padding,
     )  # fmt: skip
-    made.given["random_blocks"] = torch.from_numpy(numpy.stack(draws)).long()
+    made.given["random_blocks"] = torch.from_numpy(numpy.stack(sampled_blocks)).long()
     return made

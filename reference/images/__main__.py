@@ -13,7 +13,7 @@ from pathlib import Path
 from safetensors.numpy import save_file
 
 import files
-import processed
+import preprocessing
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "fixtures" / "images"
 
@@ -22,8 +22,8 @@ def main() -> None:
     images = FOLDER / "files"
     images.mkdir(parents=True, exist_ok=True)
     decoded = {f"decoded.{name}": array for name, array in files.make(images).items()}
-    resized, resized_cases = processed.resized(images)
-    values, processed_cases = processed.processed(images)
+    resized, resized_cases = preprocessing.resize_cases(images)
+    values, processed_cases = preprocessing.pixel_value_cases(images)
     cases = {"resized": resized_cases, "processed": processed_cases}
     # The large images are only in their files, which are lossless PNG.
     small = {key: array for key, array in decoded.items() if not key.startswith("decoded.drawing_")}

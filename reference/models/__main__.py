@@ -23,7 +23,7 @@ MODULES = {
     ],
     "decoders": ["bert-generation-decoder", "mistral", "qwen2", "qwen3", "mixtral"],
     "classifiers": ["gpt2-classifier", "mistral-classifier"],
-    "pairs": [
+    "encoder_decoders": [
         "bert-generation-both", "bert-bert", "roberta-roberta", "bert-gpt2", "bart", "marian", "t5", "t5-v1.1",
     ],
     "images": ["vit", "deit"],
@@ -33,7 +33,7 @@ MODULES = {
     "reformer": ["reformer", "reformer-masked"],
     "recurrent": ["bahdanau-gru", "bahdanau-lstm", "bahdanau-plain"],
 }  # fmt: skip
-ALONE = {"transformer_xl": ["transformer-xl"]}
+RUN_SEPARATELY = {"transformer_xl": ["transformer-xl"]}
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    modules = {name: module for module, names in (MODULES | ALONE).items() for name in names}
+    modules = {name: module for module, names in (MODULES | RUN_SEPARATELY).items() for name in names}
     for name in sys.argv[1:] or [it for names in MODULES.values() for it in names]:
         makers = importlib.import_module(modules[name])
         getattr(makers, name.replace("-", "_").replace(".", "_"))(name)

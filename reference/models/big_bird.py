@@ -24,7 +24,7 @@ from transformers import BigBirdConfig, BigBirdForMaskedLM
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
 
 from dense import dense
-from folder import Tensors, base, case, draw_ids, finish, loaded, reloaded
+from folder import Tensors, base, case, draw_ids, loaded, reloaded, write_golden
 
 BATCH, BLOCK, BLOCKS, RANDOM = 2, 2, 11, 2
 LENGTH = BLOCK * BLOCKS
@@ -48,14 +48,14 @@ def big_bird(name: str) -> None:
     padded = {"input_ids": draw_ids(66, (BATCH, LENGTH), 853, (0,)), "attention_mask": mask}
     golden |= case(model, padded, "padded.", ("logits",))
     golden |= case(model, {"input_ids": draw_ids(66, (BATCH, LENGTH - 1), 854, (0,))}, "uneven.", ("logits",))
-    golden |= drawn(model, inputs)
+    golden |= training_case(model, inputs)
     model = loaded(folder, BigBirdForMaskedLM)
     golden |= case(model, {"input_ids": draw_ids(66, (BATCH, 12), 855, (0,))}, "short.", ("logits",))
     assert model.bert.attention_type == "original_full"
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
-def drawn(model: torch.nn.Module, inputs: Tensors) -> Tensors:
+def training_case(model: torch.nn.Module, inputs: Tensors) -> Tensors:
     blocks = []
     draw = BigBirdBlockSparseAttention._bigbird_block_rand_mask_with_head
 

@@ -13,7 +13,7 @@ from transformers import (
     MistralForSequenceClassification,
 )
 
-from folder import EVERYTHING, Tensors, case, draw_ids, finish, reloaded
+from folder import EVERYTHING, Tensors, case, draw_ids, reloaded, write_golden
 
 LENGTH = 9
 
@@ -27,7 +27,7 @@ def gpt2_classifier(name: str) -> None:
     folder, model = reloaded(name, GPT2ForSequenceClassification(config), 810)
     golden = case(model, {"input_ids": draw_ids(57, (2, LENGTH), 811, (7,))}, use_cache=False, **EVERYTHING)
     golden |= case(model, padded(57, 812, 7), "padded.", ("logits",), use_cache=False)
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def mistral_classifier(name: str) -> None:
@@ -39,7 +39,7 @@ def mistral_classifier(name: str) -> None:
     )  # fmt: skip
     folder, model = reloaded(name, MistralForSequenceClassification(config), 820)
     golden = case(model, {"input_ids": draw_ids(59, (1, LENGTH), 821)}, use_cache=False, **EVERYTHING)
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def padded(vocabulary: int, seed: int, padding: int) -> Tensors:

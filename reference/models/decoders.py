@@ -28,13 +28,13 @@ from folder import (
     case,
     draw_ids,
     exact,
-    finish,
     generator,
     gradients,
     greedy,
     reloaded,
     searched,
     three_rows,
+    write_golden,
 )
 
 BATCH, LENGTH, PROMPT = 2, 12, 5
@@ -68,7 +68,7 @@ def bert_generation_decoder(name: str) -> None:
     one = {key: it[:1] for key, it in encoder.items()}
     # transformers' generate gives a decoder without an encoder a cache that does not support cross-attention.
     golden |= longest_greedy(model, 396, cached=False, **one)
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def mistral(name: str) -> None:
@@ -79,7 +79,7 @@ def mistral(name: str) -> None:
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=False,
     )  # fmt: skip
     folder, model = reloaded(name, MistralForCausalLM(config), 330)
-    finish(folder, outputs(model, 331) | loss(model, 333) | longest_greedy(model, 341))
+    write_golden(folder, outputs(model, 331) | loss(model, 333) | longest_greedy(model, 341))
 
 
 def qwen2(name: str) -> None:
@@ -91,7 +91,7 @@ def qwen2(name: str) -> None:
         eos_token_id=2,
     )  # fmt: skip
     folder, model = reloaded(name, Qwen2ForCausalLM(config), 350)
-    finish(folder, outputs(model, 351) | longest_greedy(model, 360))
+    write_golden(folder, outputs(model, 351) | longest_greedy(model, 360))
 
 
 def qwen3(name: str) -> None:
@@ -103,7 +103,7 @@ def qwen3(name: str) -> None:
         eos_token_id=2,
     )  # fmt: skip
     folder, model = reloaded(name, Qwen3ForCausalLM(config), 370)
-    finish(folder, outputs(model, 371) | longest_greedy(model, 383))
+    write_golden(folder, outputs(model, 371) | longest_greedy(model, 383))
 
 
 def mixtral(name: str) -> None:
@@ -129,7 +129,7 @@ def mixtral(name: str) -> None:
     # The labels are of the same tokens; transformers shifts them by one itself.
     inputs = {"input_ids": golden["loss.input_ids"]}
     labels = torch.cat([torch.full((BATCH, 1), IGNORED), golden["loss.targets"]], 1)[:, :LENGTH]
-    finish(folder, golden | balanced(model, inputs, labels))
+    write_golden(folder, golden | balanced(model, inputs, labels))
 
 
 @exact

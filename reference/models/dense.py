@@ -21,12 +21,13 @@ Matrices = list[torch.Tensor]
 @torch.no_grad()
 def matrices(model: torch.nn.Module, inputs: Tensors) -> Matrices:
     """Those of one pass, one per layer; none for a model whose attentions are dense."""
-    kinds = {"longformer": longformer, "big_bird": big_bird, "reformer": reformer}
-    found = kinds.get(model.config.model_type)
-    if found is None:
+    by_model_type = {"longformer": longformer, "big_bird": big_bird, "reformer": reformer}
+    dense_attentions = by_model_type.get(model.config.model_type)
+    if dense_attentions is None:
         return []
-    length, whole = inputs["input_ids"].shape[1], found(model, as_the_model(model, inputs))
-    return [summing_to_one(it[:, :, :length, :length], inputs) for it in whole]
+    length = inputs["input_ids"].shape[1]
+    layers = dense_attentions(model, as_the_model(model, inputs))
+    return [summing_to_one(it[:, :, :length, :length], inputs) for it in layers]
 
 
 def summing_to_one(weights: torch.Tensor, inputs: Tensors) -> torch.Tensor:
@@ -61,18 +62,18 @@ def of_window(local: torch.Tensor, by_globals: torch.Tensor | None, is_global: t
     batch, heads, length, columns = local.shape
     extra = 0 if by_globals is None else by_globals.shape[-1]
     half_window = (columns - extra) // 2
-    whole = local.new_zeros(batch, heads, length, length)
+    dense_weights = local.new_zeros(batch, heads, length, length)
     for row in range(batch):
         positions = is_global[row].nonzero().flatten().tolist()
         for slot, j in enumerate(positions):
-            whole[row, :, :, j] += local[row, :, :, slot]
+            dense_weights[row, :, :, j] += local[row, :, :, slot]
         for i in range(length):
             first, last = max(0, i - half_window), min(length, i + half_window + 1)
             start = extra + half_window + first - i
-            whole[row, :, i, first:last] += local[row, :, i, start : start + last - first]
+            dense_weights[row, :, i, first:last] += local[row, :, i, start : start + last - first]
         for slot, i in enumerate(positions):
-            whole[row, :, i] = by_globals[row, :, :length, slot]
-    return whole
+            dense_weights[row, :, i] = by_globals[row, :, :length, slot]
+    return dense_weights
 
 
 def big_bird(model: torch.nn.Module, inputs: Tensors) -> Matrices:
@@ -81,10 +82,10 @@ def big_bird(model: torch.nn.Module, inputs: Tensors) -> Matrices:
         return list(output.attentions)
     config, found = model.config, []
     for it in output.attentions:
-        whole = it.clone()
+        dense_weights = it.clone()
         block = config.block_size
-        whole[:, :, block:-block, :block] *= 1 + config.num_random_blocks
-        found.append(whole)
+        dense_weights[:, :, block:-block, :block] *= 1 + config.num_random_blocks
+        found.append(dense_weights)
     return found
 
 

@@ -30,11 +30,11 @@ from folder import (
     case,
     draw_ids,
     exact,
-    finish,
     given,
     gradients,
     reloaded,
     three_rows,
+    write_golden,
 )
 
 BATCH, LENGTH = 2, 12
@@ -54,7 +54,7 @@ def bert(name: str) -> None:
     golden |= case(model, padded_text(config, 102, types=True), "padded.")
     targets = {"labels": masked_labels(config, 104), "next_sentence_label": torch.tensor([1, 0, 1])}
     golden |= loss(model, padded_text(config, 103, types=True), targets)
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bert_classifier(name: str) -> None:
@@ -65,7 +65,7 @@ def bert_classifier(name: str) -> None:
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 112, types=True), "padded.")
     golden |= case(model, inputs | {"labels": torch.tensor([4, 1])}, "loss.", ("loss",))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bert_tokens(name: str) -> None:
@@ -78,7 +78,7 @@ def bert_tokens(name: str) -> None:
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 122, types=True), "padded.")
     golden |= case(model, inputs | {"labels": labels}, "loss.", ("loss",))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bert_answers(name: str) -> None:
@@ -93,7 +93,7 @@ def bert_answers(name: str) -> None:
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 132, types=True), "padded.")
     golden |= case(model, inputs | targets, "loss.", ("loss",))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def roberta(name: str) -> None:
@@ -117,7 +117,7 @@ def roberta(name: str) -> None:
     golden |= case(model, padded, "padded.")
     positions = model.roberta.embeddings.create_position_ids_from_input_ids(padded["input_ids"], config.pad_token_id)
     golden |= {"padded.position_ids": positions}
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def distilbert(name: str) -> None:
@@ -130,7 +130,7 @@ def distilbert(name: str) -> None:
     inputs = text(config, 151)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 152), "padded.")
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def albert(name: str) -> None:
@@ -149,7 +149,7 @@ def albert(name: str) -> None:
     inputs = text(config, 161, types=True)
     golden = case(model, inputs, **EVERYTHING) | base(model, inputs)
     golden |= case(model, padded_text(config, 162, types=True), "padded.")
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bert_generation_encoder(name: str) -> None:
@@ -161,7 +161,7 @@ def bert_generation_encoder(name: str) -> None:
     folder, model = reloaded(name, BertGenerationEncoder(config), 170)
     golden = case(model, text(config, 171), **EVERYTHING)
     golden |= case(model, padded_text(config, 172), "padded.")
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def small_bert(**sizes) -> BertConfig:

@@ -101,9 +101,9 @@ def compared(precise: Tensors, rounded: Tensors) -> Tensors:
             is_gradient, scale = "gradient." in name, largest[name]
             if is_gradient and scale < 1e-12 * largest_gradient:
                 value, scale = torch.zeros_like(value), largest_gradient
-            difference = (value - rounded[name]).abs().max().item() / (scale or 1.0)
+            error = (value - rounded[name]).abs().max().item() / (scale or 1.0)
             bound = GRADIENTS if is_gradient else OUTPUTS
-            assert difference < bound, f"{name}: float32 is {difference:.1e} from float64; sample smaller weights"
+            assert error < bound, f"{name}: float32 is {error:.1e} from float64; sample smaller weights"
         kept[name] = value
     return kept
 
@@ -133,9 +133,9 @@ def saved(
     return folder
 
 
-def loaded(folder: Path, kind: type) -> torch.nn.Module:
+def loaded(folder: Path, transformers_class: type) -> torch.nn.Module:
     """Goldens are computed from the saved model. Only eager attention returns its weights."""
-    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    return transformers_class.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def reloaded(name: str, model: torch.nn.Module, seed: int, **settings) -> tuple[Path, torch.nn.Module]:
@@ -333,7 +333,7 @@ def beams(model: torch.nn.Module, input_ids: torch.Tensor, padding: int, extra: 
     return tensors
 
 
-def finish(folder: Path, golden: Tensors) -> None:
+def write_golden(folder: Path, golden: Tensors) -> None:
     """Writes the golden and prints the folder's line."""
     kept = {}
     for name, tensor in golden.items():

@@ -13,7 +13,7 @@
 import torch
 from transformers import DeiTConfig, DeiTForImageClassificationWithTeacher, ViTConfig, ViTForImageClassification
 
-from folder import EVERYTHING, Tensors, as_the_model, base, case, exact, finish, generator, gradients, reloaded
+from folder import EVERYTHING, Tensors, as_the_model, base, case, exact, generator, gradients, reloaded, write_golden
 
 
 def vit(name: str) -> None:
@@ -25,7 +25,7 @@ def vit(name: str) -> None:
     folder, model = reloaded(name, ViTForImageClassification(config), 200)
     inputs = images(config, 201)
     golden = outputs(model, inputs)
-    finish(folder, golden | loss(model, inputs, torch.tensor([5, 2])))
+    write_golden(folder, golden | loss(model, inputs, torch.tensor([5, 2])))
 
 
 def deit(name: str) -> None:
@@ -39,7 +39,7 @@ def deit(name: str) -> None:
         qkv_bias=True,
     )  # fmt: skip
     folder, model = reloaded(name, DeiTForImageClassificationWithTeacher(config), 210)
-    finish(folder, outputs(model, images(config, 211)))
+    write_golden(folder, outputs(model, images(config, 211)))
 
 
 def outputs(model: torch.nn.Module, inputs: Tensors) -> Tensors:

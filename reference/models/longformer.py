@@ -15,7 +15,7 @@ import torch
 from transformers import LongformerConfig, LongformerForMaskedLM
 
 from dense import dense
-from folder import EVERYTHING, base, case, draw_ids, finish, reloaded
+from folder import EVERYTHING, base, case, draw_ids, reloaded, write_golden
 
 BATCH, LENGTH = 2, 16
 
@@ -43,4 +43,4 @@ def longformer(name: str) -> None:
     golden |= case(model, padded, "padded.", ("logits",))
     uneven = {"input_ids": draw_ids(83, (BATCH, 13), 803, (1,)), "global_attention_mask": global_mask[:, :13]}
     golden |= case(model, uneven, "uneven.", ("logits",))
-    finish(folder, golden)
+    write_golden(folder, golden)

@@ -11,7 +11,7 @@ import shutil
 
 import torch
 from folder import (
-    FIXTURES, IGNORED, NEW_TOKENS, Tensors, draw_ids, exact, finish, generator, given, repeats, searched,
+    FIXTURES, IGNORED, NEW_TOKENS, Tensors, draw_ids, exact, generator, given, repeats, searched, write_golden,
 )  # fmt: skip
 from safetensors.torch import save_file
 from torch import nn
@@ -26,13 +26,13 @@ class Recurrent(nn.Module):
         super().__init__()
         self.config = config
         width, hidden, layers = config["width"], config["hidden_width"], config["layers"]
-        kind = {"gru": nn.GRU, "lstm": nn.LSTM}[config["cell"]]
+        cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config["cell"]]
         self.both = config["directions"] == "both"
         memory = hidden * (2 if self.both else 1)
         self.source = nn.Embedding(config["source_vocabulary"], width)
         self.target = nn.Embedding(config["target_vocabulary"], width)
-        self.encoder = kind(width, hidden, layers, batch_first=True, bidirectional=self.both)
-        self.decoder = kind(memory + width, hidden, layers, batch_first=True)
+        self.encoder = cell(width, hidden, layers, batch_first=True, bidirectional=self.both)
+        self.decoder = cell(memory + width, hidden, layers, batch_first=True)
         self.query = nn.Linear(hidden, config["attention_width"], bias=False)
         self.key = nn.Linear(memory, config["attention_width"], bias=False)
         self.score = nn.Linear(config["attention_width"], 1, bias=False)
@@ -48,12 +48,12 @@ class Recurrent(nn.Module):
 
     def first(self, last: torch.Tensor, part: str) -> torch.Tensor:
         """[layers, batch, hidden] from the encoder's last states [layers * directions, batch, hidden]."""
-        kind = self.config["first_state"]
-        if kind == "copied":
+        first_state = self.config["first_state"]
+        if first_state == "copied":
             return last
         rows = []
         for layer, (forward, backward) in enumerate(last.view(-1, 2, *last.shape[1:])):
-            row = backward if kind == "backward" else torch.cat([forward, backward], -1)
+            row = backward if first_state == "backward" else torch.cat([forward, backward], -1)
             row = self.bridge[f"{layer}_{part}"](row)
             rows.append(row.tanh() if part == "hidden" else row)
         return torch.stack(rows)
@@ -81,11 +81,11 @@ class Recurrent(nn.Module):
         found = {"states": states} | named("initial_state", state)
         outputs, weights = [], []
         for ids, real in zip(target_ids.unbind(1), target_mask.unbind(1)):
-            output, new, seen = self.step(ids, states, source_mask, state)
+            output, new, attention = self.step(ids, states, source_mask, state)
             real = real[:, None] == 1
             state = tuple(torch.where(real, after, before) for after, before in zip(new, state))
             outputs.append(output * real)
-            weights.append(seen)
+            weights.append(attention)
         hidden = torch.stack(outputs, 1)
         found |= {"hidden": hidden, "weights": torch.stack(weights, 1)[:, None], "logits": self.lm_head(hidden)}
         return found | named("final_state", state)
@@ -104,13 +104,13 @@ class Recurrent(nn.Module):
             elif part == "lm_head":
                 found[name] = value
             else:
-                kind, which, layer, *back = rest.split("_")  # weight_ih_l0_reverse
+                parameter, which, layer, *back = rest.split("_")  # weight_ih_l0_reverse
                 direction = ("backward." if back else "forward.") if part == "encoder" else ""
-                place = f"{part}.layers.{layer[1:]}.{direction}{'input' if which == 'ih' else 'recurrent'}.{kind}"
-                if place == "decoder.layers.0.input.weight":
+                key = f"{part}.layers.{layer[1:]}.{direction}{'input' if which == 'ih' else 'recurrent'}.{parameter}"
+                if key == "decoder.layers.0.input.weight":
                     memory = value.shape[1] - self.config["width"]
                     found["decoder.context.weight"], value = value[:, :memory], value[:, memory:]
-                found[place] = value
+                found[key] = value
         return found
 
 
@@ -199,7 +199,7 @@ def make(name: str, seed: int, greedy_seed: int, **settings) -> None:
     labels[target_mask == 0] = IGNORED
     golden |= loss(model, padded, labels)
     golden |= searched(greedy_seed, lambda it: greedy(model, ids("source", 1, SOURCE, it)))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bahdanau_gru(name: str) -> None:

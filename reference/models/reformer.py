@@ -37,7 +37,7 @@ from transformers import ReformerConfig, ReformerForMaskedLM, ReformerModelWithL
 from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
 from dense import dense
-from folder import NEW_TOKENS, Tensors, base, case, draw_ids, exact, finish, reloaded, repeats, searched
+from folder import NEW_TOKENS, Tensors, base, case, draw_ids, exact, reloaded, repeats, searched, write_golden
 
 BATCH, LENGTH, SEED = 2, 16, 11
 
@@ -55,7 +55,7 @@ def reformer(name: str) -> None:
     set_self_mask_value(model)
     golden = outputs(model, 901)
     golden |= searched(911, lambda it: greedy(model, draw_ids(72, (1, 5), it, (0, 2))))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def reformer_masked(name: str) -> None:
@@ -67,7 +67,7 @@ def reformer_masked(name: str) -> None:
     )  # fmt: skip
     folder, model = reloaded(name, ReformerForMaskedLM(config), 950)
     set_self_mask_value(model)
-    finish(folder, outputs(model, 951))
+    write_golden(folder, outputs(model, 951))
 
 
 def set_self_mask_value(model: torch.nn.Module) -> None:

@@ -103,16 +103,16 @@ def names(model: Transformer) -> dict[str, torch.Tensor]:
             crossed = hasattr(layer, "multihead_attn")
             attentions = {"attention": layer.self_attn} | ({"cross": layer.multihead_attn} if crossed else {})
             for part, attention in attentions.items():
-                for kind in ("weight", "bias"):
-                    thirds = getattr(attention, f"in_proj_{kind}").chunk(3)
+                for parameter in ("weight", "bias"):
+                    thirds = getattr(attention, f"in_proj_{parameter}").chunk(3)
                     for role, third in zip(("query", "key", "value"), thirds, strict=True):
-                        tensors[f"{block}.{part}.body.{role}.{kind}"] = third
-                    tensors[f"{block}.{part}.body.output.{kind}"] = getattr(attention.out_proj, kind)
+                        tensors[f"{block}.{part}.body.{role}.{parameter}"] = third
+                    tensors[f"{block}.{part}.body.output.{parameter}"] = getattr(attention.out_proj, parameter)
             norms = ("attention", "cross", "feed_forward") if crossed else ("attention", "feed_forward")
             for i, part in enumerate(norms, 1):
-                for kind in ("weight", "bias"):
-                    tensors[f"{block}.{part}.norm_after.{kind}"] = getattr(getattr(layer, f"norm{i}"), kind)
+                for parameter in ("weight", "bias"):
+                    tensors[f"{block}.{part}.norm_after.{parameter}"] = getattr(getattr(layer, f"norm{i}"), parameter)
             for ours, linear in (("up", layer.linear1), ("down", layer.linear2)):
-                for kind in ("weight", "bias"):
-                    tensors[f"{block}.feed_forward.body.{ours}.{kind}"] = getattr(linear, kind)
+                for parameter in ("weight", "bias"):
+                    tensors[f"{block}.feed_forward.body.{ours}.{parameter}"] = getattr(linear, parameter)
     return tensors

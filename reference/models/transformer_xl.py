@@ -29,7 +29,7 @@ import torch
 from transformers.models.deprecated.transfo_xl.configuration_transfo_xl import TransfoXLConfig
 from transformers.models.deprecated.transfo_xl.modeling_transfo_xl import TransfoXLLMHeadModel
 
-from folder import EVERYTHING, NEW_TOKENS, Tensors, draw_ids, exact, finish, flat, repeats, saved, searched
+from folder import EVERYTHING, NEW_TOKENS, Tensors, draw_ids, exact, flat, repeats, saved, searched, write_golden
 
 BATCH, LENGTH = 2, 10
 
@@ -44,7 +44,7 @@ def transformer_xl(name: str) -> None:
     first = draw_ids(61, (BATCH, LENGTH), 1001)
     with patch.object(torch.Tensor, "type_as", type_as):
         golden = goldens(model, first)
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def type_as(tensor: torch.Tensor, other: torch.Tensor | None = None, dtype: torch.dtype | None = None) -> torch.Tensor:

@@ -42,9 +42,9 @@ def attentions() -> Iterator[Case]:
         "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 4), bias_of="keys"),
         "bias_of_keys_shared": Heads(7, 5, batch=3, causal=True, bias=(1, 1), bias_of="keys"),
         "bias_of_keys_of_sequences": Heads(1, 9, batch=2, heads=4, bias=(2, 1), bias_of="keys"),
-        "bias_of_keys_that_forbids": Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2, 5]),
+        "bias_of_keys_that_forbids": Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_columns=[0, 2, 5]),
         # All keys of the first sequence are forbidden.
-        "bias_of_keys_that_forbids_all": Heads(4, 3, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 1, 2]),
+        "bias_of_keys_that_forbids_all": Heads(4, 3, batch=2, bias=(2, 1), bias_of="keys", forbidden_columns=[0, 1, 2]),
         "bias_of_keys_past_a_block": Heads(
             49, 129, heads=1, key_value_heads=1, width=2, value_width=2, bias=(1, 1), bias_of="keys"
         ),
@@ -57,7 +57,7 @@ def attentions() -> Iterator[Case]:
         ),
         # The bias forbids every distance of the last query.
         "bias_of_distances_that_forbids": Heads(
-            5, 3, heads=1, key_value_heads=1, bias=(1, 1), bias_of="distances", forbidden_places=[0, 1, 2]
+            5, 3, heads=1, key_value_heads=1, bias=(1, 1), bias_of="distances", forbidden_columns=[0, 1, 2]
         ),
         "bias_of_distances_past_a_block": Heads(
             49, 129, heads=1, key_value_heads=1, width=2, value_width=2, bias=(1, 1), bias_of="distances"
@@ -105,7 +105,7 @@ def log_sums() -> Iterator[Case]:
         ("one_query", Heads(1, 13, batch=2, heads=4, causal=True), ()),
         ("all_masks", Heads(4, 9, batch=2, heads=4, causal=True, window=4, ranges=[[0, 9], [3, 8]]), ()),
         ("bias", Heads(5, 7, batch=2, bias=(1, 2)), ()),
-        ("bias_of_keys", Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2, 5]), ()),
+        ("bias_of_keys", Heads(5, 6, batch=2, bias=(2, 1), bias_of="keys", forbidden_columns=[0, 2, 5]), ()),
         ("bias_of_distances", Heads(7, 7, heads=4, causal=True, bias=(1, 4), bias_of="distances"), ()),
         ("large_scores", Heads(5, 7, scale=4.0), ()),
         ("past_a_block", Heads(49, 129, heads=1, key_value_heads=1, width=3, value_width=2, causal=True), ()),
@@ -150,7 +150,7 @@ def weights() -> Iterator[Case]:
         "padded": Heads(5, 5, batch=2, causal=True, ranges=[[0, 3], [2, 5]]),
         "bias": Heads(5, 7, batch=2, heads=4, bias=(1, 4)),
         "bias_that_forbids": Heads(4, 3, bias=(1, 1), forbidden=[(0, 0), (0, 1), (0, 2), (2, 1)]),
-        "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 1), bias_of="keys", forbidden_places=[0, 2]),
+        "bias_of_keys": Heads(5, 7, batch=2, heads=4, bias=(2, 1), bias_of="keys", forbidden_columns=[0, 2]),
         "bias_of_distances": Heads(5, 7, batch=2, heads=4, causal=True, bias=(1, 4), bias_of="distances"),
         "blocks": Heads(5, 6, batch=2, heads=4, causal=True, blocks=(2, [[[0, 1], [], [0, 2]]])),
         "one_query": Heads(1, 13, batch=2, heads=4, causal=True),

@@ -31,8 +31,8 @@ class Heads:
     bias_of: str = "pairs"
     # (query, key) pairs whose bias is minus infinity.
     forbidden: list[tuple[int, int]] = field(default_factory=list)
-    # Keys, or indices of distances, whose bias is minus infinity, of the first sequence and head.
-    forbidden_places: list[int] = field(default_factory=list)
+    # Columns of the bias (keys or distances) that are minus infinity, of the first sequence and head.
+    forbidden_columns: list[int] = field(default_factory=list)
 
     def settings(self) -> dict:
         settings = {"scale": self.scale, "causal": self.causal, "window": self.window, "keys": self.ranges}
@@ -54,8 +54,8 @@ class Heads:
                 "distances": (self.bias[1], self.queries + self.keys - 1),
             }[self.bias_of]
         inputs = draw(name, shapes)
-        for place in self.forbidden_places:
-            inputs["bias"].reshape(-1, shapes["bias"][-1])[0, place] = MINUS_INFINITY
+        for column in self.forbidden_columns:
+            inputs["bias"].reshape(-1, shapes["bias"][-1])[0, column] = MINUS_INFINITY
         for query, key in self.forbidden:
             inputs["bias"][:, :, query, key] = MINUS_INFINITY
         return inputs

@@ -74,14 +74,14 @@ FEATURE_MAPS = {
 
 
 def features() -> Iterator[Case]:
-    for kind, function in FEATURE_MAPS.items():
+    for feature_map, function in FEATURE_MAPS.items():
         for name, shape in [("one_number", (1, 1, 1, 1)), ("primes", (2, 3, 5, 7)), ("past_vectors", (1, 2, 3, 23))]:
-            name = f"positive_features.{kind}.{name}"
-            yield Case(name, "positive_features", draw(name, {"x": shape}), function, {"map": kind})
+            name = f"positive_features.{feature_map}.{name}"
+            yield Case(name, "positive_features", draw(name, {"x": shape}), function, {"map": feature_map})
         # Large values of both signs; zero lies between the points of the grid.
         tails = torch.linspace(-12, 12, 62).reshape(1, 1, 2, 31)
-        name = f"positive_features.{kind}.tails"
-        yield Case(name, "positive_features", {"x": tails}, function, {"map": kind})
+        name = f"positive_features.{feature_map}.tails"
+        yield Case(name, "positive_features", {"x": tails}, function, {"map": feature_map})
     for stabilizer in ["row_maximum", "keys_maximum", "constant"]:
         for name, x, count in [
             ("one_number", (1, 1, 1, 1), 1),

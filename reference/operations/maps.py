@@ -34,18 +34,18 @@ def linears() -> Iterator[Case]:
         ("one_input", (5, 1), 7, True),
     ]:
         yield linear(f"linear.{name}", "linear", x, output, bias, {}, lambda y: y)
-    for kind, function in ACTIVATIONS.items():
-        settings = {"activation": kind}
+    for activation, function in ACTIVATIONS.items():
+        settings = {"activation": activation}
         for name, x, output, bias in [("bias", (2, 5, 7), 9, True), ("plain", (7, 3), 17, False), ("row", (1, 5), 33, True)]:
-            name = f"activated_linear.{kind}.{name}"
+            name = f"activated_linear.{activation}.{name}"
             yield linear(name, "activated_linear", x, output, bias, settings, function)
         for gated, title in [(False, "plain"), (True, "gated")]:
-            name = f"feed_forward.{title}.{kind}"
+            name = f"feed_forward.{title}.{activation}"
             first = ["gate", "up"] if gated else ["up"]
-            yield feed_forward(f"{name}.biases", kind, (2, 5, 7), 9, 5, gated, [*first, "down"])
-            yield feed_forward(f"{name}.no_biases", kind, (7, 3), 17, 2, gated, [])
-            yield feed_forward(f"{name}.one_row", kind, (1, 5), 33, 7, gated, first)
-            yield feed_forward(f"{name}.one_number", kind, (1, 1), 1, 1, gated, [*first, "down"])
+            yield feed_forward(f"{name}.biases", activation, (2, 5, 7), 9, 5, gated, [*first, "down"])
+            yield feed_forward(f"{name}.no_biases", activation, (7, 3), 17, 2, gated, [])
+            yield feed_forward(f"{name}.one_row", activation, (1, 5), 33, 7, gated, first)
+            yield feed_forward(f"{name}.one_number", activation, (1, 1), 1, 1, gated, [*first, "down"])
     # Every other choice of biases, around the GEMV limit and the tiles of the two products.
     for name, x, hidden, output, biases in [
         ("few_rows", (4, 17), 9, 31, ["up"]),
@@ -86,17 +86,17 @@ def linear(name: str, operation: str, x: tuple, output: int, bias: bool, setting
     return Case(name, operation, draw(name, shapes), mapped, settings)
 
 
-def feed_forward(name: str, kind: str, x: tuple, hidden: int, output: int, gated: bool, biases: list[str]) -> Case:
+def feed_forward(name: str, activation: str, x: tuple, hidden: int, output: int, gated: bool, biases: list[str]) -> Case:
     maps = {"gate": (hidden, x[-1])} if gated else {}
     maps |= {"up": (hidden, x[-1]), "down": (output, hidden)}
     shapes = {"x": x, **maps} | {f"{map}_bias": maps[map][:1] for map in biases}
 
     def function(x, up, down, gate=None, gate_bias=None, up_bias=None, down_bias=None):
-        activation, first = ACTIVATIONS[kind], F.linear(x, up, up_bias)
-        activated = activation(first) if gate is None else activation(F.linear(x, gate, gate_bias)) * first
+        activate, first = ACTIVATIONS[activation], F.linear(x, up, up_bias)
+        activated = activate(first) if gate is None else activate(F.linear(x, gate, gate_bias)) * first
         return F.linear(activated, down, down_bias)
 
-    return Case(name, "feed_forward", draw(name, shapes), function, {"activation": kind})
+    return Case(name, "feed_forward", draw(name, shapes), function, {"activation": activation})
 
 
 def three_linears(name: str, x: tuple, outputs: tuple, biases: list[int], unused: tuple[int, ...] = ()) -> Case:
@@ -168,17 +168,17 @@ def norm(
 
 
 def activations() -> Iterator[Case]:
-    for kind, function in ACTIVATIONS.items():
-        settings = {"activation": kind}
+    for activation, function in ACTIVATIONS.items():
+        settings = {"activation": activation}
         for name, shape in [("one_number", (1, 1)), ("primes", (5, 13)), ("past_vectors", (2, 3, 23))]:
-            name = f"activate.{kind}.{name}"
+            name = f"activate.{activation}.{name}"
             yield Case(name, "activate", draw(name, {"x": shape}), function, settings)
             name = name.replace("activate", "gated")
             inputs = draw(name, {"gate": shape, "up": shape})
             yield Case(name, "gated", inputs, lambda gate, up, function=function: function(gate) * up, settings)
         # Large values, where the function is constant or linear; zero, ReLU's kink, lies between the points of the grid.
         tails = torch.linspace(-30, 30, 62).reshape(2, 31)
-        yield Case(f"activate.{kind}.tails", "activate", {"x": tails}, function, settings)
+        yield Case(f"activate.{activation}.tails", "activate", {"x": tails}, function, settings)
     at_zero = torch.tensor([[0.0, -0.0, 1.0], [-1.0, 0.0, 2.0]])
     yield Case(
         "activate.relu.at_zero", "activate", {"x": at_zero}, ACTIVATIONS["relu"], {"activation": "relu"}, smooth=False

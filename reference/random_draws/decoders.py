@@ -7,8 +7,8 @@ import math
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import ConfigKwargs, Draws, Kind, Tensors
-from .texts import read, text, text_with_pads, with_encoder_states
+from .draws import ConfigKwargs, Draws, ModelClass, Tensors
+from .texts import text, text_inputs, text_with_pads, with_encoder_states
 
 
 def gpt2(draws: Draws) -> PretrainedConfig:
@@ -18,7 +18,7 @@ def gpt2(draws: Draws) -> PretrainedConfig:
         vocab_size=vocabulary, n_positions=draws.max_positions(), n_embd=heads * head_width, n_layer=draws.depth(),
         n_head=heads, n_inner=draws.choice([None, draws.randint(3, 90)]), activation_function=draws.activation(),
         layer_norm_epsilon=draws.epsilon(), tie_word_embeddings=draws.flip(0.7), num_labels=draws.labels(),
-        scale_attn_weights=not draws.oddly(), scale_attn_by_inverse_layer_idx=draws.oddly(),
+        scale_attn_weights=not draws.unsupported(), scale_attn_by_inverse_layer_idx=draws.unsupported(),
         pad_token_id=draws.randrange(vocabulary), bos_token_id=0, eos_token_id=1, summary_use_proj=draws.flip(),
     )  # fmt: skip
 
@@ -30,25 +30,25 @@ def gpt2_with_cross_attention(draws: Draws) -> PretrainedConfig:
 
 
 def gpt2_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    return read(draws, config, padded, config.n_positions)
+    return text_inputs(draws, config, padded, config.n_positions)
 
 
 def rope(draws: Draws, max_positions: int) -> ConfigKwargs:
     """Every scaling, each with and without the settings that have defaults."""
-    kinds = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
-    kind = "longrope" if draws.oddly(0.1) else draws.choice(kinds)
-    kwargs: ConfigKwargs = {"rope_type": kind, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
-    if kind != "default":
+    rope_types = ["default", "default", "linear", "dynamic", "yarn", "yarn", "llama3"]
+    rope_type = "longrope" if draws.unsupported(0.1) else draws.choice(rope_types)
+    kwargs: ConfigKwargs = {"rope_type": rope_type, "rope_theta": draws.choice([10000.0, 1e6, 500.0, 12345.0])}
+    if rope_type != "default":
         kwargs["factor"] = draws.choice([1.0, 2.0, 4.0, 1.5, 8])
-    if kind == "longrope":
+    if rope_type == "longrope":
         kwargs |= {"original_max_position_embeddings": max_positions, "short_factor": [1.0], "long_factor": [2.0]}
-    if kind in ("yarn", "llama3"):
+    if rope_type in ("yarn", "llama3"):
         lengths = [max(2, max_positions // 2), max(2, max_positions // 4), max_positions]
         kwargs["original_max_position_embeddings"] = draws.choice(lengths)
-    if kind == "llama3":
+    if rope_type == "llama3":
         low = draws.choice([1.0, 2.0])
         kwargs |= {"low_freq_factor": low, "high_freq_factor": low * draws.choice([2.0, 4.0])}
-    if kind == "yarn":
+    if rope_type == "yarn":
         optional = {
             "attention_factor": draws.choice([1.0, 0.7, 1.3]), "beta_fast": draws.choice([32, 16.0, 4]),
             "beta_slow": draws.choice([1, 2.0]), "truncate": draws.flip(), "mscale": draws.choice([0.7, 1.0]),
@@ -95,8 +95,8 @@ def qwen_kwargs(draws: Draws) -> ConfigKwargs:
     kwargs |= {"use_sliding_window": draws.flip(), "sliding_window": draws.randint(1, 10)}
     kwargs["max_window_layers"] = draws.choice([0, 1, 2, 28])
     if kwargs["use_sliding_window"] and draws.flip():
-        kinds = ["full_attention", "sliding_attention"]
-        kwargs["layer_types"] = [draws.choice(kinds) for _ in range(kwargs["num_hidden_layers"])]
+        layer_types = ["full_attention", "sliding_attention"]
+        kwargs["layer_types"] = [draws.choice(layer_types) for _ in range(kwargs["num_hidden_layers"])]
     return kwargs
 
 
@@ -120,16 +120,16 @@ def mixtral(draws: Draws) -> PretrainedConfig:
     kwargs["head_dim"] = kwargs["head_dim"] or kwargs["hidden_size"] // kwargs["num_attention_heads"]
     return transformers.MixtralConfig(
         num_local_experts=experts, num_experts_per_tok=draws.randint(1, experts), sliding_window=window(draws),
-        router_jitter_noise=0.1 if draws.oddly() else 0.0, **kwargs,
+        router_jitter_noise=0.1 if draws.unsupported() else 0.0, **kwargs,
     )  # fmt: skip
 
 
-KINDS = [
-    Kind("GPT2LMHeadModel", gpt2_with_cross_attention, with_encoder_states(gpt2_text)),
-    Kind("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
-    Kind("LlamaForCausalLM", llama, text),
-    Kind("MistralForCausalLM", mistral, text),
-    Kind("Qwen2ForCausalLM", qwen2, text),
-    Kind("Qwen3ForCausalLM", qwen3, text),
-    Kind("MixtralForCausalLM", mixtral, text),
+MODEL_CLASSES = [
+    ModelClass("GPT2LMHeadModel", gpt2_with_cross_attention, with_encoder_states(gpt2_text)),
+    ModelClass("GPT2ForSequenceClassification", gpt2, text_with_pads, pools_last=True),
+    ModelClass("LlamaForCausalLM", llama, text),
+    ModelClass("MistralForCausalLM", mistral, text),
+    ModelClass("Qwen2ForCausalLM", qwen2, text),
+    ModelClass("Qwen3ForCausalLM", qwen3, text),
+    ModelClass("MixtralForCausalLM", mixtral, text),
 ]

@@ -1,4 +1,4 @@
-"""The random generator of configs, and the description of a class of transformers."""
+"""The random generator of configs, and how each model class of transformers is sampled."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Tensors = dict[str, torch.Tensor]
 ConfigKwargs = dict[str, object]
 
 ACTIVATIONS = ["gelu", "relu", "gelu_new", "silu", "gelu_pytorch_tanh", "gelu_fast", "swish", "sigmoid"]
-ODD_ACTIVATIONS = ["tanh", "quick_gelu", "mish", "gelu_10", "relu2", "leaky_relu", "gelu_python"]
+UNSUPPORTED_ACTIVATIONS = ["tanh", "quick_gelu", "mish", "gelu_10", "relu2", "leaky_relu", "gelu_python"]
 
 
 class Draws(random.Random):
-    """A seeded generator. With `odd` it also samples settings that attentive is known to refuse."""
+    """A seeded generator. `include_unsupported`: also samples settings that attentive does not support."""
 
-    def __init__(self, seed: str, deep: bool = False, odd: bool = False) -> None:
+    def __init__(self, seed: str, deep: bool = False, include_unsupported: bool = False) -> None:
         super().__init__(seed)
-        self.deep, self.odd = deep, odd
+        self.deep, self.include_unsupported = deep, include_unsupported
 
     def flip(self, chance: float = 0.5) -> bool:
         return self.random() < chance
 
-    def oddly(self, chance: float = 0.3) -> bool:
-        """Whether a setting takes a value that is known to be refused."""
-        sampled = self.random()  # Always, so that `odd` changes little else.
-        return self.odd and sampled < chance
+    def unsupported(self, chance: float = 0.3) -> bool:
+        """Whether to sample a value of a setting that attentive does not support."""
+        sampled = self.random()  # Always, so that `include_unsupported` changes little else.
+        return self.include_unsupported and sampled < chance
 
     def depth(self) -> int:
         return self.randint(8, 24) if self.deep else self.randint(1, 4)
@@ -44,7 +44,7 @@ class Draws(random.Random):
         return self.choice([1e-12, 1e-8, 1e-6, 1e-5, 1e-3, 0.1])
 
     def activation(self) -> str:
-        return self.choice(ODD_ACTIVATIONS) if self.oddly() else self.choice(ACTIVATIONS)
+        return self.choice(UNSUPPORTED_ACTIVATIONS) if self.unsupported() else self.choice(ACTIVATIONS)
 
     def vocabulary(self) -> int:
         return self.choice([self.randint(11, 40), self.randint(41, 300), 128])
@@ -63,8 +63,8 @@ class Draws(random.Random):
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A class of transformers: how its configs and inputs are sampled."""
+class ModelClass:
+    """A model class of transformers, and how its configs and inputs are sampled."""
 
     name: str
     config: Callable[[Draws], PretrainedConfig]
@@ -86,9 +86,9 @@ def with_two_labels(config: Callable[[Draws], PretrainedConfig]) -> Callable[[Dr
     return two
 
 
-def family(prefix: str, heads: list[str], config: Callable, inputs: Callable) -> list[Kind]:
+def family(prefix: str, heads: list[str], config: Callable, inputs: Callable) -> list[ModelClass]:
     answers = with_two_labels(config)
-    return [Kind(prefix + head, answers if head == ANSWERS else config, inputs) for head in heads]
+    return [ModelClass(prefix + head, answers if head == ANSWERS else config, inputs) for head in heads]
 
 
 ANSWERS = "ForQuestionAnswering"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import TASKS, ConfigKwargs, Draws, Kind, family
-from .texts import counted_text, plain_text, text, with_encoder_states
+from .draws import TASKS, ConfigKwargs, Draws, ModelClass, family
+from .texts import plain_text, roberta_text, text, with_encoder_states
 
 
 def bert_kwargs(draws: Draws) -> ConfigKwargs:
@@ -75,13 +75,13 @@ def bert_generation_decoder(draws: Draws) -> PretrainedConfig:
     return config
 
 
-KINDS = [
+MODEL_CLASSES = [
     *family("Bert", ["Model", "ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", *TASKS], bert, text),
-    Kind("BertLMHeadModel", bert_decoder, with_encoder_states(text)),
-    *family("Roberta", ["Model", "ForMaskedLM", *TASKS], roberta, counted_text),
-    Kind("RobertaForCausalLM", roberta_decoder, with_encoder_states(counted_text)),
+    ModelClass("BertLMHeadModel", bert_decoder, with_encoder_states(text)),
+    *family("Roberta", ["Model", "ForMaskedLM", *TASKS], roberta, roberta_text),
+    ModelClass("RobertaForCausalLM", roberta_decoder, with_encoder_states(roberta_text)),
     *family("DistilBert", ["Model", "ForMaskedLM", *TASKS], distilbert, plain_text),
     *family("Albert", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], albert, text),
-    Kind("BertGenerationEncoder", bert_generation, text),
-    Kind("BertGenerationDecoder", bert_generation_decoder, with_encoder_states(text)),
+    ModelClass("BertGenerationEncoder", bert_generation, text),
+    ModelClass("BertGenerationDecoder", bert_generation_decoder, with_encoder_states(text)),
 ]

@@ -13,7 +13,7 @@ def vit_kwargs(draws: Draws) -> ConfigKwargs:
     heads, head_width = draws.heads()
     patch = draws.choice([1, 2, 3, 4, 5, 8])
     rows, columns = draws.randint(1, 5), draws.randint(1, 5)
-    spare = draws.randrange(patch) if draws.oddly() else 0
+    spare = draws.randrange(patch) if draws.unsupported() else 0
     size = [rows * patch, columns * patch] if draws.flip(0.3) else rows * patch + spare
     return {
         "hidden_size": heads * head_width, "num_hidden_layers": draws.depth(), "num_attention_heads": heads,
@@ -32,7 +32,7 @@ def deit(draws: Draws) -> PretrainedConfig:
     return transformers.DeiTConfig(**vit_kwargs(draws))
 
 
-def images(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
+def image_inputs(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
     """Images of the config's size, or of another, for which positions are interpolated.
 
     transformers can do that only where the config's images are square.
@@ -44,7 +44,7 @@ def images(draws: Draws, config: PretrainedConfig, other_size: bool) -> Tensors:
     return {"pixel_values": noise(draws, draws.randint(1, 3), config.num_channels, height, width)}
 
 
-KINDS = [
-    *family("ViT", ["Model", "ForImageClassification"], vit, images),
-    *family("DeiT", ["Model", "ForImageClassification", "ForImageClassificationWithTeacher"], deit, images),
+MODEL_CLASSES = [
+    *family("ViT", ["Model", "ForImageClassification"], vit, image_inputs),
+    *family("DeiT", ["Model", "ForImageClassification", "ForImageClassificationWithTeacher"], deit, image_inputs),
 ]

@@ -13,9 +13,9 @@ import torch
 import transformers
 from transformers import PretrainedConfig
 
-from .draws import TASKS, Draws, Kind, Tensors, family, with_two_labels
+from .draws import TASKS, Draws, ModelClass, Tensors, family, with_two_labels
 from .encoders import bert_kwargs
-from .texts import counted_text, ids, length_of, mask, positions, read
+from .texts import ids, length_of, mask, positions, roberta_text, text_inputs
 
 #: The minimum margin of a vector from another bucket.
 MARGIN = 1e-5
@@ -35,7 +35,7 @@ def longformer(draws: Draws) -> PretrainedConfig:
 
 def text_with_globals(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """RoBERTa's text. Some rows may have no globals; padding may be marked global, which has no effect."""
-    found = counted_text(draws, config, padded)
+    found = roberta_text(draws, config, padded)
     if draws.flip(0.7):
         chance = draws.choice([0.1, 0.3, 0.9])
         shape = found["input_ids"].shape
@@ -71,7 +71,7 @@ def big_bird(draws: Draws) -> PretrainedConfig:
 
 
 def long_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    return read(draws, config, padded, config.max_position_embeddings, limit=64)
+    return text_inputs(draws, config, padded, config.max_position_embeddings, limit=64)
 
 
 def reformer(draws: Draws) -> PretrainedConfig:
@@ -91,7 +91,7 @@ def reformer(draws: Draws) -> PretrainedConfig:
         axial_pos_embds_dim=[part, width - part], max_position_embeddings=chunks, local_attn_chunk_length=local,
         local_num_chunks_before=draws.randint(0, 1), local_num_chunks_after=draws.randint(0, 1),
         lsh_attn_chunk_length=lsh, lsh_num_chunks_before=draws.randint(0, 1), lsh_num_chunks_after=draws.randint(0, 1),
-        num_buckets=None if draws.oddly() else buckets, num_hashes=draws.randint(1, 4), hash_seed=draws.randrange(10**6),
+        num_buckets=None if draws.unsupported() else buckets, num_hashes=draws.randint(1, 4), hash_seed=draws.randrange(10**6),
         layer_norm_eps=draws.epsilon(), is_decoder=draws.flip(), pad_token_id=0, eos_token_id=2,
     )  # fmt: skip
 
@@ -130,11 +130,11 @@ def far_from_other_buckets(model: torch.nn.Module, inputs: Tensors) -> bool:
     return min(found, default=math.inf) > MARGIN
 
 
-KINDS = [
+MODEL_CLASSES = [
     *family("Longformer", ["Model", "ForMaskedLM", *TASKS[:2]], longformer, text_with_globals),
-    Kind("LongformerForQuestionAnswering", with_two_labels(longformer), question_with_globals),
+    ModelClass("LongformerForQuestionAnswering", with_two_labels(longformer), question_with_globals),
     *family("BigBird", ["Model", "ForMaskedLM", "ForPreTraining", *TASKS], big_bird, long_text),
-    Kind("ReformerModel", reformer, chunked_text, has_margin=far_from_other_buckets),
-    Kind("ReformerModelWithLMHead", causal_reformer, chunked_text, has_margin=far_from_other_buckets),
-    Kind("ReformerForMaskedLM", masked_reformer, chunked_text, has_margin=far_from_other_buckets),
+    ModelClass("ReformerModel", reformer, chunked_text, has_margin=far_from_other_buckets),
+    ModelClass("ReformerModelWithLMHead", causal_reformer, chunked_text, has_margin=far_from_other_buckets),
+    ModelClass("ReformerForMaskedLM", masked_reformer, chunked_text, has_margin=far_from_other_buckets),
 ]

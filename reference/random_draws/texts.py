@@ -40,15 +40,15 @@ def length_of(draws: Draws, max_length: int, limit: int = MAX_LENGTH) -> int:
 
 def text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """Ordinary ids at padding, so that a leaking mask shows."""
-    return read(draws, config, padded, config.max_position_embeddings)
+    return text_inputs(draws, config, padded, config.max_position_embeddings)
 
 
-def read(
+def text_inputs(
     draws: Draws,
     config: PretrainedConfig,
     padded: bool,
     max_length: int,
-    positioned: bool = True,
+    explicit_positions: bool = True,
     limit: int = MAX_LENGTH,
 ) -> Tensors:
     """Ids; token types where the model has them, sometimes explicit position ids."""
@@ -59,7 +59,7 @@ def read(
         found["token_type_ids"] = ids(draws, types, shape)
     if padded:
         found["attention_mask"] = mask(draws, *shape)
-    if positioned and draws.flip(0.25):
+    if explicit_positions and draws.flip(0.25):
         found["position_ids"] = positions(draws, shape, max_length, padded)
     return found
 
@@ -84,9 +84,10 @@ def text_with_pads(draws: Draws, config: PretrainedConfig, padded: bool) -> Tens
     return found
 
 
-def counted_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """RoBERTa counts positions from the ids that are not the pad token's."""
-    found = read(draws, config, padded, config.max_position_embeddings - config.pad_token_id - 1, positioned=False)
+def roberta_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """RoBERTa's position ids skip pad tokens and start at pad_token_id + 1, so it has that many fewer usable positions."""
+    max_length = config.max_position_embeddings - config.pad_token_id - 1
+    found = text_inputs(draws, config, padded, max_length, explicit_positions=False)
     if padded:
         found["input_ids"][found["attention_mask"] == 0] = config.pad_token_id
     elif draws.flip():
@@ -96,7 +97,7 @@ def counted_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensor
 
 def plain_text(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
     """DistilBERT's, which takes no explicit position ids."""
-    return read(draws, config, padded, config.max_position_embeddings, positioned=False)
+    return text_inputs(draws, config, padded, config.max_position_embeddings, explicit_positions=False)
 
 
 def with_encoder_states(
@@ -116,8 +117,10 @@ def with_encoder_states(
     return inputs
 
 
-def pair_of(draws: Draws, source: tuple[int, int], target: tuple[int, int], padded: bool, pad: int | None) -> Tensors:
-    """Ids for both sides, from each side's vocabulary size and maximum length."""
+def source_target_inputs(
+    draws: Draws, source: tuple[int, int], target: tuple[int, int], padded: bool, pad: int | None
+) -> Tensors:
+    """Ids of the encoder and of the decoder, each from its vocabulary size and maximum length."""
     rows = draws.randint(2, 4)
     lengths = length_of(draws, source[1]), length_of(draws, target[1])
     found = {

@@ -1,4 +1,4 @@
-"""Encoder-decoders: pairs of two models, BART, Marian and T5.
+"""Encoder-decoders: `EncoderDecoderModel`, which joins an encoder and a decoder, BART, Marian and T5.
 
 `encoder_hidden_states`, `encoder_attentions`, `decoder_hidden_states`, `decoder_attentions` and `cross_attentions` are as
 transformers returns them. Cross-attention uses the encoder's mask. The padded batch has an encoder row padded on the left
@@ -33,7 +33,6 @@ from folder import (
     case,
     draw_ids,
     exact,
-    finish,
     generator,
     given,
     gradients,
@@ -43,6 +42,7 @@ from folder import (
     saved,
     searched,
     three_rows,
+    write_golden,
 )
 
 BATCH, SOURCE, TARGET = 2, 11, 9
@@ -73,7 +73,7 @@ def bert_generation_both(name: str) -> None:
     golden = outputs(model, 501, 63, 67)
     golden |= searched(701, lambda it: greedy(model, draw_ids(63, (1, SOURCE), it, (0, 1, 2))))
     golden |= searched(507, lambda it: beams(model, draw_ids(63, (BATCH, SOURCE), it, (0, 1, 2)), 3))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 BERT_SETTINGS = {
@@ -94,11 +94,11 @@ def bert_bert(name: str) -> None:
         vocab_size=65, hidden_size=16, num_attention_heads=2, intermediate_size=22, max_position_embeddings=40,
         hidden_act="gelu_new", is_decoder=True, add_cross_attention=True, **BERT_SETTINGS,
     )  # fmt: skip
-    two_models(name, encoder, decoder, 510, 766)
+    write_encoder_decoder(name, encoder, decoder, 510, 766)
 
 
 def roberta_roberta(name: str) -> None:
-    """RoBERTa twice: each side counts positions from the ids that are not its pad token."""
+    """RoBERTa twice: the position ids of each skip its pad tokens and start at its pad_token_id + 1."""
     settings = BERT_SETTINGS | {"num_hidden_layers": 1}
     encoder = RobertaConfig(
         vocab_size=61, hidden_size=16, num_attention_heads=2, intermediate_size=26, max_position_embeddings=23,
@@ -108,7 +108,7 @@ def roberta_roberta(name: str) -> None:
         vocab_size=63, hidden_size=12, num_attention_heads=3, intermediate_size=22, max_position_embeddings=41,
         type_vocab_size=1, is_decoder=True, add_cross_attention=True, **settings,
     )  # fmt: skip
-    two_models(name, encoder, decoder, 520, 720)
+    write_encoder_decoder(name, encoder, decoder, 520, 720)
 
 
 def bert_gpt2(name: str) -> None:
@@ -120,10 +120,10 @@ def bert_gpt2(name: str) -> None:
         vocab_size=65, n_embd=16, n_head=4, n_layer=2, n_positions=40, n_inner=30, resid_pdrop=0.0, embd_pdrop=0.0,
         attn_pdrop=0.0, add_cross_attention=True, bos_token_id=2, eos_token_id=1,
     )  # fmt: skip
-    two_models(name, encoder, decoder, 530, 877)
+    write_encoder_decoder(name, encoder, decoder, 530, 877)
 
 
-def two_models(name: str, encoder: PretrainedConfig, decoder: PretrainedConfig, seed: int, greedy_seed: int) -> None:
+def write_encoder_decoder(name: str, encoder: PretrainedConfig, decoder: PretrainedConfig, seed: int, greedy_seed: int) -> None:
     config = EncoderDecoderConfig.from_encoder_decoder_configs(
         encoder, decoder, pad_token_id=0, decoder_start_token_id=2, eos_token_id=1
     )
@@ -132,7 +132,7 @@ def two_models(name: str, encoder: PretrainedConfig, decoder: PretrainedConfig, 
     folder, model = reloaded(name, model, seed, positions=1.0)
     golden = outputs(model, seed + 1, encoder.vocab_size, decoder.vocab_size)
     golden |= searched(greedy_seed, lambda it: greedy(model, draw_ids(encoder.vocab_size, (1, SOURCE), it, (0, 1, 2))))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def bart(name: str) -> None:
@@ -153,7 +153,7 @@ def bart(name: str) -> None:
     forced = {"beams.forced": {"length_penalty": 1.0, "early_stopping": True, "forced_eos_token_id": 2}}
     golden |= searched(664, lambda it: greedy(model, draw_ids(73, (1, SOURCE), it, (0, 1, 2))))
     golden |= searched(521, lambda it: beams(model, draw_ids(73, (BATCH, SOURCE), it, (0, 1, 2)), 3, forced))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def marian(name: str) -> None:
@@ -172,7 +172,7 @@ def marian(name: str) -> None:
     folder, model = reloaded(name, MarianMTModel(config), 605, scale=0.15, embedding=0.03)
     golden = outputs(model, 601, 64, 64)
     golden |= searched(621, lambda it: greedy(model, draw_ids(64, (1, SOURCE), it, (0,))))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def t5(name: str) -> None:
@@ -197,7 +197,7 @@ def t5(name: str) -> None:
     golden |= loss(model, inputs, labels)
     golden |= searched(954, lambda it: greedy(model, draw_ids(61, (1, SOURCE), it, (0, 1))))
     golden |= searched(504, lambda it: beams(model, draw_ids(61, (BATCH, SOURCE), it, (0, 1)), 3))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 def t5_v1_1(name: str) -> None:
@@ -227,7 +227,7 @@ def t5_v1_1(name: str) -> None:
     golden = outputs(model, 702, 85, 85)
     golden |= searched(766, lambda it: greedy(model, draw_ids(85, (1, SOURCE), it, (0, 1))))
     golden |= searched(751, lambda it: beams(model, draw_ids(85, (BATCH, SOURCE), it, (0, 1)), 3))
-    finish(folder, golden)
+    write_golden(folder, golden)
 
 
 @exact

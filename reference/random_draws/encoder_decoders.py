@@ -1,4 +1,4 @@
-"""Encoder-decoders: BART, Marian, T5, and pairs of two models."""
+"""Encoder-decoders: BART, Marian, T5, and `EncoderDecoderModel`, which joins an encoder and a decoder."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import transformers
 from transformers import PretrainedConfig
 
 from .decoders import gpt2
-from .draws import ConfigKwargs, Draws, Kind, Tensors, family
+from .draws import ConfigKwargs, Draws, ModelClass, Tensors, family
 from .encoders import bert, bert_generation, roberta
-from .texts import MAX_LENGTH, pair_of
+from .texts import MAX_LENGTH, source_target_inputs
 
 
-def two_models(
+def encoder_decoder_config(
     encoder_of: Callable[[Draws], PretrainedConfig], decoder_of: Callable[[Draws], PretrainedConfig]
 ) -> Callable[[Draws], PretrainedConfig]:
-    """Two models as one. Widths are equal in about a third."""
+    """The config of an `EncoderDecoderModel`. Widths are equal in about a third."""
 
     def config(draws: Draws) -> PretrainedConfig:
         encoder, decoder = encoder_of(draws), decoder_of(draws)
@@ -36,10 +36,10 @@ def any_encoder(draws: Draws) -> PretrainedConfig:
 
 def bart_kwargs(draws: Draws) -> ConfigKwargs:
     heads, head_width = draws.heads()
-    other, vocabulary = draws.divisor(heads), draws.vocabulary()
+    decoder_heads, vocabulary = draws.divisor(heads), draws.vocabulary()
     return {
         "vocab_size": vocabulary, "d_model": heads * head_width, "encoder_layers": draws.depth(),
-        "decoder_layers": draws.depth(), "encoder_attention_heads": heads, "decoder_attention_heads": other,
+        "decoder_layers": draws.depth(), "encoder_attention_heads": heads, "decoder_attention_heads": decoder_heads,
         "encoder_ffn_dim": draws.randint(3, 90), "decoder_ffn_dim": draws.randint(3, 90),
         "max_position_embeddings": draws.max_positions(), "activation_function": draws.activation(),
         "scale_embedding": draws.flip(), "tie_word_embeddings": draws.flip(0.7), "pad_token_id": draws.randint(0, 3),
@@ -55,9 +55,9 @@ def marian(draws: Draws) -> PretrainedConfig:
     """Marian's embedding is scaled by a small weight in published files; `scale_embedding` is sampled nevertheless."""
     kwargs = bart_kwargs(draws)
     kwargs |= {"pad_token_id": kwargs["vocab_size"] - 1, "decoder_start_token_id": kwargs["vocab_size"] - 1}
-    kwargs |= {"share_encoder_decoder_embeddings": not draws.oddly()}
-    if kwargs["d_model"] % 2 and not draws.oddly():
-        kwargs["d_model"] *= 2  # attentive's sinusoids are pairs.
+    kwargs |= {"share_encoder_decoder_embeddings": not draws.unsupported()}
+    if kwargs["d_model"] % 2 and not draws.unsupported():
+        kwargs["d_model"] *= 2  # attentive's sinusoidal positions need an even width.
     return transformers.MarianConfig(**kwargs)
 
 
@@ -79,27 +79,27 @@ def t5_untied(draws: Draws) -> PretrainedConfig:
     return t5(draws, tied=False)
 
 
-def pair(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    side = config.vocab_size, getattr(config, "max_position_embeddings", MAX_LENGTH)
-    return pair_of(draws, side, side, padded, config.pad_token_id)
+def seq2seq_inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    vocabulary_and_length = config.vocab_size, getattr(config, "max_position_embeddings", MAX_LENGTH)
+    return source_target_inputs(draws, vocabulary_and_length, vocabulary_and_length, padded, config.pad_token_id)
 
 
-def two_configs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
-    """RoBERTa counts positions from the ids that are not the pad token's, and from that token's on."""
-    sides = []
+def encoder_decoder_inputs(draws: Draws, config: PretrainedConfig, padded: bool) -> Tensors:
+    """RoBERTa's position ids start at pad_token_id + 1, so it has that many fewer usable positions."""
+    vocabularies_and_lengths = []
     for it in (config.encoder, config.decoder):
         unused = it.pad_token_id + 1 if it.model_type == "roberta" else 0
-        sides.append((it.vocab_size, it.max_position_embeddings - unused))
-    return pair_of(draws, *sides, padded, config.pad_token_id)
+        vocabularies_and_lengths.append((it.vocab_size, it.max_position_embeddings - unused))
+    return source_target_inputs(draws, *vocabularies_and_lengths, padded, config.pad_token_id)
 
 
-KINDS = [
-    Kind("EncoderDecoderModel", two_models(bert_generation, bert_generation), two_configs),
-    Kind("EncoderDecoderModel bert", two_models(any_encoder, bert), two_configs),
-    Kind("EncoderDecoderModel roberta", two_models(any_encoder, roberta), two_configs),
-    Kind("EncoderDecoderModel gpt2", two_models(any_encoder, gpt2), two_configs),
-    *family("Bart", ["ForConditionalGeneration", "Model"], bart, pair),
-    Kind("MarianMTModel", marian, pair),
-    Kind("T5ForConditionalGeneration", t5, pair),
-    Kind("T5ForConditionalGeneration untied", t5_untied, pair),
+MODEL_CLASSES = [
+    ModelClass("EncoderDecoderModel", encoder_decoder_config(bert_generation, bert_generation), encoder_decoder_inputs),
+    ModelClass("EncoderDecoderModel bert", encoder_decoder_config(any_encoder, bert), encoder_decoder_inputs),
+    ModelClass("EncoderDecoderModel roberta", encoder_decoder_config(any_encoder, roberta), encoder_decoder_inputs),
+    ModelClass("EncoderDecoderModel gpt2", encoder_decoder_config(any_encoder, gpt2), encoder_decoder_inputs),
+    *family("Bart", ["ForConditionalGeneration", "Model"], bart, seq2seq_inputs),
+    ModelClass("MarianMTModel", marian, seq2seq_inputs),
+    ModelClass("T5ForConditionalGeneration", t5, seq2seq_inputs),
+    ModelClass("T5ForConditionalGeneration untied", t5_untied, seq2seq_inputs),
 ]

@@ -9,7 +9,7 @@ from PIL import Image
 from transformers import DeiTImageProcessorPil, ViTImageProcessorPil
 from transformers.image_utils import load_image
 
-RESIZED = ["noise_1_1", "noise_1_7", "noise_7_1", "noise_64_5", "noise_5_64", "noise_40_40", "noise_50_33"]
+RESIZED_FILES = ["noise_1_1", "noise_1_7", "noise_7_1", "noise_64_5", "noise_5_64", "noise_40_40", "noise_50_33"]
 SIZES = [(1, 1), (8, 8), (19, 20), (31, 13), (3, 50), (40, 9), (11, 33)]
 
 VIT = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 14}}
@@ -35,18 +35,18 @@ CONFIGS = {
     "deit_uncropped": {**DEIT, "do_center_crop": False},
     "deit_wider_crop": {**DEIT, "size": {"shortest_edge": 12}, "crop_size": {"height": 17, "width": 11}},
 }
-PROCESSED = ["noise_50_33.png", "noise_7_1.png"]
+PROCESSED_FILES = ["noise_50_33.png", "noise_7_1.png"]
 # Default sizes, of which only some values are stored: 224 by 224 pixels are many values.
-WHOLE = {
+DEFAULT_SIZE_CONFIGS = {
     "vit_default": {"image_processor_type": "ViTImageProcessor"},
     "deit_default": {"image_processor_type": "DeiTImageProcessor"},
 }
 STEP = 32
 
 
-def resized(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
+def resize_cases(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
     arrays, cases = {}, []
-    for name in RESIZED:
+    for name in RESIZED_FILES:
         image = Image.open(files / f"{name}.png").convert("RGB")
         for height, width in SIZES:
             for resample in range(4):
@@ -56,14 +56,14 @@ def resized(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
     return arrays, cases
 
 
-def processed(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
+def pixel_value_cases(files: Path) -> tuple[dict[str, np.ndarray], list[dict]]:
     arrays, cases = {}, []
     for name, config in CONFIGS.items():
-        for file in PROCESSED:
+        for file in PROCESSED_FILES:
             key = f"processed.{name}.{file}"
             arrays[key] = pixel_values(config, files / file)
             cases.append({"key": key, "file": file, "config": config, "step": 1})
-    for name, config in WHOLE.items():
+    for name, config in DEFAULT_SIZE_CONFIGS.items():
         for file in ("drawing_200_150.png", "drawing_150_200.png"):
             key = f"processed.{name}.{file}"
             # Copied, since safetensors saves the raw memory and would ignore the strides.

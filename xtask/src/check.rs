@@ -39,7 +39,7 @@ fn has_avx512() -> bool {
 /// All tests, doc examples and the check of the crates' dependencies.
 fn test_suite(instructions: Option<&str>, threads: &str) -> std::process::Command {
     // Always the whole workspace: another selection of crates has other features and recompiles burn.
-    let mut tests = cargo_command(&["test", "--workspace"]);
+    let mut tests = cargo_command(&["test", "--release", "--workspace"]);
     tests.env_remove("ATTENTIVE_SIMD");
     if let Some(instructions) = instructions {
         tests.env("ATTENTIVE_SIMD", instructions);

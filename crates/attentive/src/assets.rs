@@ -7,23 +7,27 @@ use std::path::Path;
 use attentive_checkpoint::is_gguf;
 use attentive_formats::FileError;
 use attentive_formats::gguf::{GgufFile, Metadata};
-use attentive_text::{ChatTemplates, GgufTokenizer, TextError, Tokenizer};
+use attentive_text::{ChatTemplates, GgufTokenizer, TextError, Tokenizer, TokenizerOptions};
 
 /// The tokenizer of a model, if it has one. A tokenizer.json may be given itself.
 pub fn tokenizer(model: &Path) -> Result<Option<Tokenizer>, TextError> {
-    tokenizer_of(model, None)
+    tokenizer_with(model, &TokenizerOptions::default())
 }
 
-/// [`tokenizer`] of a model whose `model_type` its config.json does not say.
-pub fn tokenizer_of(
+/// [`tokenizer`] with what the files of its folder do not say.
+pub fn tokenizer_with(
     model: &Path,
-    model_type: Option<&str>,
+    options: &TokenizerOptions,
 ) -> Result<Option<Tokenizer>, TextError> {
+    if options.do_lower_case.is_some() && model.is_file() {
+        let folder = model.to_owned();
+        return Err(TextError::NoLowerCase { folder });
+    }
     if model.extension().is_some_and(|ending| ending == "json") && model.is_file() {
         return Tokenizer::load(model).map(Some);
     }
     if !is_gguf(model) {
-        return Tokenizer::from_folder_of(model, model_type);
+        return Tokenizer::from_folder_with(model, options);
     }
     let gguf = gguf_tokenizer(model)?;
     gguf.map(|gguf| Tokenizer::from_gguf(model, &gguf))

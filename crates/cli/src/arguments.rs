@@ -156,6 +156,9 @@ pub struct Tokenize {
     /// The model_type of a config.json that does not say it, such as bert
     #[arg(long, value_name = "TYPE", help_heading = "Model")]
     pub model_type: Option<String>,
+    /// Whether the tokenizer lower-cases text, for a folder that does not say it
+    #[arg(long, value_name = "BOOL", help_heading = "Model", action = clap::ArgAction::Set)]
+    pub lower_case: Option<bool>,
     /// The texts [default: the lines of standard input]
     #[arg(value_name = "TEXT", conflicts_with = "ids")]
     pub texts: Vec<String>,

@@ -70,14 +70,21 @@ fn message(error: &anyhow::Error) -> String {
     if let Some(CheckpointError::NoType { .. }) = find(error) {
         text = text.replace("name it when loading", "give --model-type");
     }
-    let is_option = find::<SettingError>(error).is_some()
+    if let Some(TextError::AmbiguousTokenizer { cause, .. }) = find(error)
+        && cause.contains("do_lower_case")
+    {
+        text += ", or give --lower-case";
+    }
+    let is_option = matches!(find(error), Some(TextError::NoLowerCase { .. }))
+        || find::<SettingError>(error).is_some()
         || find::<GenerationError>(error).is_some()
         || find::<CheckpointError>(error).is_some();
     if is_option { with_options(&text) } else { text }
 }
 
 /// The options of generation, by their names in the library.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 13] = [
+    ("do_lower_case", "--lower-case"),
     ("num_return_sequences", "--return"),
     ("num_beams", "--beams"),
     ("max_new_tokens", "--max-new-tokens"),
@@ -201,6 +208,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<RecipeError>()
         || find::<DeviceError>(error).is_some()
         || find::<SettingError>(error).is_some()
+        || matches!(find(error), Some(TextError::NoLowerCase { .. }))
         || matches!(find(error), Some(HubError::Setting { .. }))
         || find(error).is_some_and(task)
         || find(error).is_some_and(generation)

@@ -65,6 +65,9 @@ fn load_by(
         }
         loader = loader.tokenizer(path);
     }
+    if let Some(lower_case) = tokenizer.and_then(|it| it.lower_case) {
+        loader = loader.lower_case(lower_case);
+    }
     Ok(loader.load(&arguments.model)?)
 }
 

@@ -64,8 +64,10 @@ pub struct Batcher<'a> {
     pub tokenizer: &'a Tokenizer,
     /// Texts per batch.
     pub batch_size: usize,
-    /// Truncates texts to this many tokens; without it, a text that does not fit is an error.
-    pub truncate_to: Option<usize>,
+    /// The tokens that a text may have, where that is less than the model's length.
+    pub max_length: Option<usize>,
+    /// Truncates texts that do not fit; without it, such a text is an error.
+    pub truncate: bool,
     /// The number of earlier texts, for errors that number them.
     pub offset: usize,
 }
@@ -81,9 +83,10 @@ pub(crate) struct PaddedBatch {
 impl Batcher<'_> {
     /// Tokenizes texts.
     pub(crate) fn encode(&self, texts: &[Text]) -> Result<Vec<Encoded>, TaskError> {
-        let config = self.model.config();
-        let truncation = self.truncate_to.map(|length| Truncation {
-            length: length.min(config.stack.length),
+        let length = self.model.config().stack.length;
+        let length = self.max_length.map_or(length, |max| max.min(length));
+        let truncation = self.truncate.then_some(Truncation {
+            length,
             strategy: TruncationStrategy::LongestFirst,
         });
         let mut all = Vec::with_capacity(texts.len());
@@ -93,11 +96,11 @@ impl Batcher<'_> {
             if encoded.ids.is_empty() {
                 return Err(TaskError::Empty { number });
             }
-            if encoded.ids.len() > config.stack.length {
+            if encoded.ids.len() > length {
                 return Err(TaskError::TooLong {
                     number,
                     tokens: encoded.ids.len(),
-                    length: config.stack.length,
+                    length,
                 });
             }
             self.check_ids(&encoded)?;

@@ -110,9 +110,9 @@ fn check_masks(
     mask: &SpecialToken,
 ) -> Result<(), TaskError> {
     let left = positions(&encoded.ids, mask.id).len();
-    let all = match batcher.truncate_to {
-        Some(_) => positions(&batcher.tokenize(text, None)?.ids, mask.id).len(),
-        None => left,
+    let all = match batcher.truncate {
+        true => positions(&batcher.tokenize(text, None)?.ids, mask.id).len(),
+        false => left,
     };
     if left < all {
         return Err(TaskError::TruncatedMask {

@@ -27,7 +27,7 @@ pub struct SentenceTransformersConfig {
     pub pooling: Pooling,
     /// Whether embeddings are L2-normalized.
     pub normalize: bool,
-    /// Texts are truncated to this many tokens.
+    /// The tokens that a text may have (`max_seq_length`); a longer one is refused or truncated, as the caller says.
     pub max_length: Option<usize>,
 }
 

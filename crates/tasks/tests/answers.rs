@@ -59,7 +59,8 @@ fn batcher<'a>(model: &'a Model, tokenizer: &'a Tokenizer, batch_size: usize) ->
         model,
         tokenizer,
         batch_size,
-        truncate_to: None,
+        max_length: None,
+        truncate: false,
         offset: 0,
     }
 }

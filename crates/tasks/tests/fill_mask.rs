@@ -36,7 +36,7 @@ fn model(tokenizer: &Tokenizer) -> Model {
 fn fill(
     name: &str,
     texts: &[&str],
-    truncate_to: Option<usize>,
+    max_length: Option<usize>,
 ) -> Result<Vec<Vec<MaskedToken>>, TaskError> {
     let tokenizer = tokenizer(name);
     let model = model(&tokenizer);
@@ -44,7 +44,8 @@ fn fill(
         model: &model,
         tokenizer: &tokenizer,
         batch_size: 4,
-        truncate_to,
+        max_length,
+        truncate: max_length.is_some(),
         offset: 0,
     };
     let texts: Vec<Text> = texts.iter().map(|text| Text::from(*text)).collect();

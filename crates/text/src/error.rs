@@ -96,6 +96,15 @@ pub enum TextError {
         /// What is missing.
         cause: String,
     },
+    /// The files settle whether text is lower-cased, or the tokenizer never does it.
+    #[error(
+        "do_lower_case: the tokenizer of {} does not read it; leave do_lower_case out",
+        folder.display()
+    )]
+    NoLowerCase {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The tokenizer cannot be expressed as a `tokenizer.json`.
     #[error(
         "a tokenizer that splits with one vocabulary and has the ids of another, as Marian's does, cannot be written as a \

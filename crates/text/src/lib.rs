@@ -26,7 +26,7 @@ pub use chat::{ChatEnd, ChatMessage, ChatTemplates};
 pub use encoded::{Encoded, SequenceId, Truncation, TruncationStrategy};
 pub use error::TextError;
 pub use files::read_bytes;
-pub use folder::{SpecialToken, SpecialTokens};
+pub use folder::{SpecialToken, SpecialTokens, TokenizerOptions};
 pub use gguf::GgufTokenizer;
 pub use padding::{PadTo, PaddedBatch, Side};
 pub use stream::TextStream;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attentive_text::{TextError, Tokenizer};
+use attentive_text::{TextError, Tokenizer, TokenizerOptions};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -48,6 +48,33 @@ fn edited(name: &str, file: &str, old: &str, new: &str) -> String {
     assert!(text.contains(old), "{old:?} is not in {file}");
     write(&folder, file, text.replacen(old, new, 1));
     message(&folder)
+}
+
+#[test]
+fn lower_casing_can_be_said_where_the_files_do_not() {
+    let silent = copy("bert_cased");
+    let path = silent.path().join("tokenizer_config.json");
+    let config = std::fs::read_to_string(&path).expect("a text file");
+    let without = config.replacen("\"do_lower_case\": false,", "", 1);
+    write(&silent, "tokenizer_config.json", &without);
+    let options = |lower_case: bool| TokenizerOptions {
+        do_lower_case: Some(lower_case),
+        ..TokenizerOptions::default()
+    };
+    let ids = |tokenizer: Option<Tokenizer>| {
+        let tokenizer = tokenizer.expect("a tokenizer");
+        let encoded = tokenizer.encode_text("The dog", None);
+        encoded.expect("a text").ids
+    };
+    let said = Tokenizer::from_folder_with(silent.path(), &options(false)).expect("it is said");
+    let cased = Tokenizer::from_folder(&folder("bert_cased")).expect("it says so");
+    assert_eq!(ids(said), ids(cased));
+    let lower = Tokenizer::from_folder_with(silent.path(), &options(true)).expect("it is said");
+    let cased = Tokenizer::from_folder(&folder("bert_cased")).expect("it says so");
+    assert_ne!(ids(lower), ids(cased));
+
+    let error = Tokenizer::from_folder_with(&folder("gpt2"), &options(true));
+    assert!(matches!(error, Err(TextError::NoLowerCase { .. })));
 }
 
 #[test]

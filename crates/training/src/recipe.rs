@@ -5,7 +5,7 @@ use attentive_text::TokenizerConfig;
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use crate::{AdamWConfig, DataConfig, ObjectiveConfig, RecipeError, ScheduleConfig};
+use crate::{AdamWConfig, DataConfig, ObjectiveConfig, RecipeError, SaveEvery, ScheduleConfig};
 
 /// The whole configuration of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,8 +46,11 @@ pub struct TrainingConfig {
     /// Gradient accumulation: batches per step, whose gradients are averaged.
     #[serde(default = "one")]
     pub gradient_accumulation_steps: usize,
-    /// Steps between evaluations; each also saves a checkpoint.
+    /// Steps between evaluations; each also saves.
     pub evaluate_every: u64,
+    /// Steps or time between further saves, so that a run that is killed loses no more.
+    #[serde(default)]
+    pub save_every: SaveEvery,
     /// Sequences per evaluation, evenly spaced in the held-out tokens and always the same.
     #[serde(default = "default_windows")]
     pub evaluation_windows: usize,

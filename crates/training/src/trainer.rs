@@ -11,6 +11,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 
 use crate::run_folder::MetricsFile;
+use crate::save_schedule::SaveSchedule;
 use crate::{
     AdamW, Event, Gradients, Listener, Metric, Outcome, Recipe, RunFolder, SavedState, Start,
     TrainingData, TrainingError, TrainingState,
@@ -121,6 +122,11 @@ impl Trainer {
         &self.data
     }
 
+    /// Steps done so far, in this session and before it.
+    pub fn step_count(&self) -> u64 {
+        self.state.step
+    }
+
     /// The recipe, with the tokenizer's vocabulary filled in.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
@@ -147,6 +153,7 @@ impl Trainer {
         let first_step = self.state.step;
         let mut held_out_loss = self.last_held_out_loss()?;
         let mut outcome = Outcome::Finished;
+        let mut saves = SaveSchedule::new(self.recipe.training.save_every);
         while self.state.step < steps {
             if stop.load(Ordering::Relaxed) {
                 outcome = Outcome::Interrupted;
@@ -154,11 +161,16 @@ impl Trainer {
             }
             emit(self.step()?);
             let step = self.state.step;
-            if step == steps || step.is_multiple_of(self.recipe.training.evaluate_every) {
+            let evaluated =
+                step == steps || step.is_multiple_of(self.recipe.training.evaluate_every);
+            if evaluated {
                 let (event, loss) = self.evaluate()?;
                 held_out_loss = Some(loss);
                 emit(event);
+            }
+            if evaluated || saves.is_due(step) {
                 self.save()?;
+                saves.saved();
                 emit(Event::Saved { step });
             }
         }

@@ -9,7 +9,7 @@ use super::{Pretrained, PretrainedError};
 pub struct BatchOptions {
     /// Texts per batch.
     pub size: usize,
-    /// Truncates texts that exceed the model's length, instead of refusing them.
+    /// Truncates texts that exceed the model's length, or the `max_seq_length` of its folder, instead of refusing them.
     pub truncate: bool,
     /// The number of earlier texts, for errors that number them.
     pub offset: usize,
@@ -26,7 +26,7 @@ impl Default for BatchOptions {
 }
 
 impl Pretrained {
-    /// The batcher of an encoder; `max_length` is the length to which its folder truncates texts.
+    /// The batcher of an encoder; `max_length` is how many tokens its folder allows.
     pub(super) fn batcher(
         &self,
         options: BatchOptions,
@@ -44,7 +44,8 @@ impl Pretrained {
             tokenizer: self.required_tokenizer()?,
             batch_size: options.size,
             offset: options.offset,
-            truncate_to: max_length.or(options.truncate.then_some(usize::MAX)),
+            max_length,
+            truncate: options.truncate,
         })
     }
 }

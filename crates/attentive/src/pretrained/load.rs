@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use attentive_checkpoint::{self as checkpoint, CheckpointError, Heads};
 use attentive_hub::{Event, FileSet, Listener};
 use attentive_tensor::device;
+use attentive_text::TokenizerOptions;
 
 use super::{HeadState, Pretrained, PretrainedError};
 use crate::locate::locate;
@@ -24,6 +25,7 @@ pub struct Loader<'l> {
     device: String,
     options: checkpoint::LoadOptions,
     tokenizer: Option<PathBuf>,
+    lower_case: Option<bool>,
     on_download: Box<Listener<'l>>,
 }
 
@@ -33,6 +35,7 @@ impl Default for Loader<'_> {
             device: "cpu".to_owned(),
             options: checkpoint::LoadOptions::default(),
             tokenizer: None,
+            lower_case: None,
             on_download: Box::new(|_| {}),
         }
     }
@@ -74,6 +77,12 @@ impl<'l> Loader<'l> {
         self
     }
 
+    /// Whether the tokenizer lower-cases text, for a tokenizer_config.json that does not say it (`do_lower_case`).
+    pub fn lower_case(mut self, lower_case: bool) -> Self {
+        self.lower_case = Some(lower_case);
+        self
+    }
+
     /// Receives the progress of downloads.
     pub fn on_download(mut self, listener: impl FnMut(Event) + 'l) -> Self {
         self.on_download = Box::new(listener);
@@ -107,7 +116,10 @@ impl<'l> Loader<'l> {
             loaded => loaded?,
         };
         Ok(Pretrained {
-            model_type: self.options.model_type,
+            tokenizer_options: TokenizerOptions {
+                model_type: self.options.model_type,
+                do_lower_case: self.lower_case,
+            },
             tokenizer_path: self.tokenizer.unwrap_or_else(|| path.clone()),
             path,
             model,

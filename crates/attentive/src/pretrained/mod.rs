@@ -20,7 +20,7 @@ use attentive_model::Model;
 use attentive_model::attention::Role;
 use attentive_model::head::TokenTask;
 use attentive_tasks::TaskError;
-use attentive_text::{ChatTemplates, Tokenizer};
+use attentive_text::{ChatTemplates, Tokenizer, TokenizerOptions};
 
 use crate::assets;
 
@@ -54,7 +54,7 @@ pub struct Pretrained {
     heads: HeadState,
     /// Where the tokenizer is; `path`, unless the caller names another.
     tokenizer_path: PathBuf,
-    model_type: Option<String>,
+    tokenizer_options: TokenizerOptions,
     tokenizer: OnceLock<Option<Tokenizer>>,
 }
 
@@ -95,7 +95,7 @@ impl Pretrained {
         if let Some(tokenizer) = self.tokenizer.get() {
             return Ok(tokenizer.as_ref());
         }
-        let tokenizer = assets::tokenizer_of(&self.tokenizer_path, self.model_type.as_deref())?;
+        let tokenizer = assets::tokenizer_with(&self.tokenizer_path, &self.tokenizer_options)?;
         Ok(self.tokenizer.get_or_init(|| tokenizer).as_ref())
     }
 

@@ -26,6 +26,9 @@ pub struct TokenizerArgument {
     /// A folder with the tokenizer's files, or a tokenizer.json
     #[arg(long, value_name = "PATH", help_heading = "Model")]
     pub tokenizer: Option<PathBuf>,
+    /// Whether the tokenizer lower-cases text, for a folder that does not say it
+    #[arg(long, value_name = "BOOL", help_heading = "Model", action = clap::ArgAction::Set)]
+    pub lower_case: Option<bool>,
 }
 
 impl ModelArguments {
@@ -59,7 +62,7 @@ pub struct TextArguments {
     /// Batch size
     #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Input")]
     pub batch_size: u16,
-    /// Truncate texts that exceed the model's length instead of refusing them
+    /// Truncate texts that exceed the model's length, or a folder's max_seq_length, instead of refusing them
     #[arg(long, help_heading = "Input")]
     pub truncate: bool,
     /// Print one JSON object per text; offsets are UTF-8 bytes

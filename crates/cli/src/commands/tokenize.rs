@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use attentive::checkpoint;
 use attentive::hub::FileSet;
-use attentive::text::{Encoded, Tokenizer};
+use attentive::text::{Encoded, Tokenizer, TokenizerOptions};
 use attentive::{PretrainedError, assets};
 use serde_json::json;
 
@@ -21,11 +21,14 @@ pub fn run(arguments: Tokenize) -> Result<ExitCode> {
         let message = "--model-type: a GGUF file has its own metadata; leave it out";
         return Err(Usage(message.to_owned()).into());
     }
-    let tokenizer = assets::tokenizer_of(&folder, arguments.model_type.as_deref())?.ok_or(
-        PretrainedError::NoTokenizer {
-            path: arguments.model.clone(),
-        },
-    )?;
+    let options = TokenizerOptions {
+        model_type: arguments.model_type,
+        do_lower_case: arguments.lower_case,
+    };
+    let tokenizer = assets::tokenizer_with(&folder, &options)?;
+    let tokenizer = tokenizer.ok_or_else(|| PretrainedError::NoTokenizer {
+        path: arguments.model.clone(),
+    })?;
     let mut out = std::io::stdout().lock();
     if !arguments.ids.is_empty() {
         let text = match arguments.skip_special_tokens {

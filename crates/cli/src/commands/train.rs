@@ -1,12 +1,11 @@
 //! `attentive train [RECIPE]`
 
 mod dry_run;
+mod interrupt;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use attentive::training::{
@@ -16,15 +15,13 @@ use serde_json::{Value, json};
 
 use crate::arguments::Train;
 use crate::commands::recipes::no_such_recipe;
+use crate::commands::train::interrupt::{INTERRUPTED, Interrupt};
 use crate::failure::Usage;
 use crate::input::utf8;
 use crate::output::{Verbosity, note, quoted, verbosity};
 use crate::plot::LossPlot;
 use crate::progress::{Bar, JsonLines, PlainLines, Silent};
 use crate::sample::Sample;
-
-/// Exit code after Ctrl-C (128 + SIGINT).
-const INTERRUPTED: u8 = 130;
 
 /// Trains a model.
 pub fn run(arguments: Train) -> Result<ExitCode> {
@@ -42,7 +39,14 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut trainer = Trainer::start(recipe, folder.clone(), start, &device)?;
-    let stop = stop_on_interrupt()?;
+    if start == Start::Resume && trainer.step_count() == 0 {
+        let folder = folder.path().display();
+        note(format!(
+            "{folder} holds no checkpoint yet: the run starts at step 0"
+        ));
+    }
+    let mut interrupt = Interrupt::install(&trainer, folder.path())?;
+    let stop = interrupt.stop();
     let (mut json_lines, mut silent, mut bar, mut plain_lines) = (
         JsonLines::new(stop.clone()),
         Silent,
@@ -59,7 +63,7 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
         &mut plain_lines
     };
     let mut plot = LossPlot::new(folder.clone());
-    let summary = trainer.run(&mut [progress, &mut plot], &stop)?;
+    let summary = trainer.run(&mut [progress, &mut plot, &mut interrupt], &stop)?;
     json_lines.finish()?;
     let mut out = std::io::stdout().lock();
     let code = match summary.outcome {
@@ -149,19 +153,6 @@ fn folder(arguments: &Train) -> PathBuf {
         let stem = Path::new(recipe).file_stem().unwrap_or_default();
         Path::new("runs").join(stem)
     })
-}
-
-/// Set by the first Ctrl-C; the second exits at once.
-fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-        note("\nfinishing this step, then saving; press Ctrl-C again to exit immediately");
-    })?;
-    Ok(stop)
 }
 
 fn print_how_to_resume(

@@ -335,6 +335,45 @@ fn a_converted_folder_has_its_modules() {
 }
 
 #[test]
+fn texts_beyond_max_seq_length_are_refused_or_truncated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let model = path.join("model");
+    bert(&model, &masked());
+    let pooling = r#"{"pooling_mode_mean_tokens": true}"#;
+    std::fs::create_dir_all(model.join("1_Pooling")).unwrap();
+    std::fs::write(model.join("1_Pooling/config.json"), pooling).unwrap();
+    let modules = json!([
+        { "path": "", "type": "sentence_transformers.models.Transformer" },
+        { "path": "1_Pooling", "type": "sentence_transformers.models.Pooling" },
+    ]);
+    std::fs::write(model.join("modules.json"), modules.to_string()).unwrap();
+    std::fs::write(
+        model.join("sentence_bert_config.json"),
+        r#"{"max_seq_length": 5}"#,
+    )
+    .unwrap();
+    insta::assert_snapshot!(
+        transcript(path, &["embed", "model", "the dog", "the dog the dog"]),
+        @r"
+    $ attentive embed model the dog the dog the dog
+    error: text 2 has 6 tokens and the model reads at most 5; shorten it, or give --truncate
+    [exit 2]
+    "
+    );
+    let truncated = [
+        "embed",
+        "model",
+        "the dog the",
+        "the dog the dog",
+        "--truncate",
+        "--json",
+    ];
+    let truncated = lines(path, &truncated);
+    assert_eq!(truncated[0]["embedding"], truncated[1]["embedding"]);
+}
+
+#[test]
 fn errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -87,3 +87,39 @@ fn transcripts() {
     ];
     insta::assert_snapshot!(transcripts.join("\n\n"));
 }
+
+#[test]
+fn lower_casing_is_asked_for_where_the_files_do_not_say_it() {
+    let silent = tempfile::tempdir().unwrap();
+    let from = folder("bert_cased");
+    let config = std::fs::read_to_string(from.join("tokenizer_config.json")).unwrap();
+    let without = config.replacen("\"do_lower_case\": false,", "", 1);
+    std::fs::write(silent.path().join("tokenizer_config.json"), without).unwrap();
+    for name in ["vocab.txt", "config.json"] {
+        std::fs::copy(from.join(name), silent.path().join(name)).unwrap();
+    }
+    let said = |arguments: &[&str]| {
+        let arguments = [&["tokenize", ".", "The dog"], arguments].concat();
+        transcript(silent.path(), &arguments)
+    };
+    insta::assert_snapshot!(said(&[]), @r"
+    $ attentive tokenize . The dog
+    error: the tokenizer of . is ambiguous (vocab.txt has words with capital letters, and tokenizer_config.json does not set `do_lower_case`); add its tokenizer.json or complete its tokenizer_config.json, or give --lower-case
+    [exit 1]
+    ");
+    let [cased, lower] = ["false", "true"].map(|value| said(&["--lower-case", value]));
+    assert!(
+        cased.contains("The") && cased.ends_with("[exit 0]"),
+        "{cased}"
+    );
+    assert!(
+        lower.contains("the") && lower.ends_with("[exit 0]"),
+        "{lower}"
+    );
+    let refused = ["tokenize", ".", "The dog", "--lower-case", "true"];
+    insta::assert_snapshot!(transcript(&folder("gpt2"), &refused), @r"
+    $ attentive tokenize . The dog --lower-case true
+    error: --lower-case: the tokenizer of . does not read it; leave --lower-case out
+    [exit 2]
+    ");
+}

@@ -218,6 +218,11 @@ impl Family {
             _ => VocabularyKind::SentencePiece,
         }
     }
+
+    /// Whether `do_lower_case` has an effect.
+    pub(super) fn reads_lower_case(self) -> bool {
+        matches!(self, Self::Bert | Self::Albert)
+    }
 }
 
 impl Class {

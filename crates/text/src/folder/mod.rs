@@ -40,6 +40,15 @@ pub(crate) struct TokenizerSettings {
     pub(crate) padding: PaddingSettings,
 }
 
+/// What the files of a tokenizer may not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenizerOptions {
+    /// The `model_type` that config.json lacks.
+    pub model_type: Option<String>,
+    /// Whether text is lower-cased, whatever tokenizer_config.json says.
+    pub do_lower_case: Option<bool>,
+}
+
 impl Tokenizer {
     /// Loads the tokenizer of a Hugging Face model folder; `None` if it has no tokenizer files.
     ///
@@ -47,13 +56,13 @@ impl Tokenizer {
     /// a SentencePiece model (spiece.model, tokenizer.model, sentencepiece.bpe.model), as Hugging Face's fast classes do, or
     /// from vocab.json with source.spm for Marian. Ambiguous files are an error, never a guess.
     pub fn from_folder(folder: &Path) -> Result<Option<Self>, TextError> {
-        Self::from_folder_of(folder, None)
+        Self::from_folder_with(folder, &TokenizerOptions::default())
     }
 
-    /// [`Tokenizer::from_folder`] of a model whose `model_type` config.json does not say.
-    pub fn from_folder_of(
+    /// [`Tokenizer::from_folder`] with what the files do not say.
+    pub fn from_folder_with(
         folder: &Path,
-        model_type: Option<&str>,
+        options: &TokenizerOptions,
     ) -> Result<Option<Self>, TextError> {
         if !folder.is_dir() {
             return Err(TextError::NotAFolder {
@@ -66,13 +75,23 @@ impl Tokenizer {
             return Ok(None);
         }
         let mut files = Files::read(folder)?;
-        if let Some(model_type) = model_type {
-            files
-                .model
-                .insert("model_type".to_owned(), model_type.into());
+        if let Some(model_type) = &options.model_type {
+            let value = model_type.as_str().into();
+            files.model.insert("model_type".to_owned(), value);
         }
+        if let Some(lower_case) = options.do_lower_case {
+            let value = lower_case.into();
+            files.config.insert("do_lower_case".to_owned(), value);
+        }
+        let reads_lower_case = |reads: bool| match options.do_lower_case {
+            Some(_) if !reads => Err(TextError::NoLowerCase {
+                folder: folder.to_owned(),
+            }),
+            _ => Ok(()),
+        };
         let named = Class::named(&files)?;
         if json.exists() {
+            reads_lower_case(false)?;
             let settings = FolderSettings {
                 files: &files,
                 class: named.class,
@@ -83,6 +102,7 @@ impl Tokenizer {
         let special_tokens = ConfiguredTokens::read(&files, Some(class))?;
         let path = vocabularies.path(&files, class)?;
         let family = class.family;
+        reads_lower_case(family.reads_lower_case())?;
         let tokenizer = match family.vocabulary() {
             VocabularyKind::WordPiece => {
                 Self::wrap(word_piece::build(&files, &special_tokens, path)?)

@@ -19,16 +19,21 @@ pub fn tokenizer_with(
     model: &Path,
     options: &TokenizerOptions,
 ) -> Result<Option<Tokenizer>, TextError> {
-    if options.do_lower_case.is_some() && model.is_file() {
-        let folder = model.to_owned();
-        return Err(TextError::NoLowerCase { folder });
-    }
+    let refuse_lower_case = |reason| match options.do_lower_case {
+        Some(_) => Err(TextError::NoLowerCase {
+            path: model.to_owned(),
+            reason,
+        }),
+        None => Ok(()),
+    };
     if model.extension().is_some_and(|ending| ending == "json") && model.is_file() {
+        refuse_lower_case("a tokenizer.json settles it")?;
         return Tokenizer::load(model).map(Some);
     }
     if !is_gguf(model) {
         return Tokenizer::from_folder_with(model, options);
     }
+    refuse_lower_case("a GGUF file settles it")?;
     let gguf = gguf_tokenizer(model)?;
     gguf.map(|gguf| Tokenizer::from_gguf(model, &gguf))
         .transpose()

@@ -11,8 +11,8 @@ use super::bert_family::{
 use super::heads::classifier;
 use super::name_table::{NameTable, Section, TensorRow, Transform::Same};
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::MAX_BLOCKS;
 use attentive_model::ModelConfig;
+use attentive_model::checks::MAX_BLOCKS;
 use attentive_model::embeddings::EmbeddingConfig;
 use attentive_model::positions::{LearnedConfig, PositionsConfig};
 

@@ -15,9 +15,9 @@ use super::roberta::{
     CLASSIFIER_ROWS, IGNORED, LM_HEAD_ROWS, mlm_head, offset_positions, with_offset_positions,
 };
 use super::{Format, LastHiddenState, ModelClass};
-use attentive_model::MAX_BLOCKS;
 use attentive_model::attention::{AttentionConfig, LongformerConfig};
 use attentive_model::block::BlockConfig;
+use attentive_model::checks::MAX_BLOCKS;
 use attentive_model::{GlobalsConfig, ModelConfig};
 
 pub(super) const FORMAT: Format = Format {

@@ -9,6 +9,9 @@ mod tests;
 
 /// Declares chained setters, each of the field that its argument is named after. What follows `=>` converts the argument:
 /// `Some` for an optional setting, `Into::into` for one that has several kinds.
+///
+/// For the crates of this workspace that have settings.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! setters {
     (@value $value:ident) => { $value };

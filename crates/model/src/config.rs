@@ -201,7 +201,7 @@ pub struct ConfigError {
 pub struct Flops {
     /// Multiplications and additions in products with weights.
     pub weights: u64,
-    /// Multiplications and additions in attention, at the full length: half of it for a causal query, on average.
+    /// Multiplications and additions in attention, at the full length, of which a causal query attends to half on average.
     pub attention: u64,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`ModelConfig`] (one typed tree, shared with recipes and checkpoints) builds a [`Model`]: a [`Stack`] of
 //! [`embeddings`], [`positions`] and [blocks](block) of [`attention`] and [`feed_forward`] layers, an optional encoder, and
-//! [heads](head). [`models`] has the settings of well-known architectures. Nothing here reads a clock, a network or a corpus, or knows that training exists.
+//! [heads](head). [`models`] has the settings of well-known architectures. Nothing here reads a clock, a network or a corpus, or
+//! knows that training exists.
 //!
 //! Settings have a constructor with their required sizes (or a default, where there are none) and a chained setter for each
 //! other field. A model from parts:
@@ -60,7 +61,6 @@ mod validate;
 
 // Whole models: their settings, inputs and outputs.
 pub use cache::Cache;
-pub use checks::MAX_BLOCKS;
 pub use config::{ConfigError, Flops, ModelConfig, StackConfig};
 pub use globals::GlobalsConfig;
 pub use indices::ids_tensor;

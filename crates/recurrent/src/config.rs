@@ -1,7 +1,7 @@
 //! The settings of a recurrent encoder-decoder.
 
-use attentive_model::checks::{positive, probability, refuse, size, within};
-use attentive_model::{ConfigError, MAX_BLOCKS, setters};
+use attentive_model::checks::{MAX_BLOCKS, positive, probability, refuse, size, within};
+use attentive_model::{ConfigError, setters};
 use serde::{Deserialize, Serialize};
 
 /// Settings of a recurrent encoder-decoder with additive attention.

@@ -49,14 +49,16 @@ pub enum TaskError {
     /// The tokenizer has no mask token.
     #[error("the tokenizer has no mask token; use a masked language model")]
     NoMaskToken,
-    /// A text is longer than the model's length.
-    #[error("text {number} has {tokens} tokens and the model reads at most {length}; shorten it")]
+    /// A text is longer than the model's length, or than its folder's `max_seq_length`.
+    #[error(
+        "text {number} has {tokens} tokens, more than the model's limit of {length}; shorten it"
+    )]
     TooLong {
         /// The text, counted from one.
         number: usize,
         /// Its tokens.
         tokens: usize,
-        /// The model's length.
+        /// The smaller of the two.
         length: usize,
     },
     /// A text has no tokens.

@@ -96,14 +96,16 @@ pub enum TextError {
         /// What is missing.
         cause: String,
     },
-    /// The files settle whether text is lower-cased, or the tokenizer never does it.
+    /// The files say whether text is lower-cased, or the tokenizer never does it.
     #[error(
-        "do_lower_case: the tokenizer of {} does not read it; leave do_lower_case out",
-        folder.display()
+        "do_lower_case: {} does not need to be told whether text is lower-cased ({reason}); leave do_lower_case out",
+        path.display()
     )]
     NoLowerCase {
-        /// The folder.
-        folder: PathBuf,
+        /// The folder or file.
+        path: PathBuf,
+        /// Why the option has no place.
+        reason: &'static str,
     },
     /// The tokenizer cannot be expressed as a `tokenizer.json`.
     #[error(

@@ -75,6 +75,9 @@ fn lower_casing_can_be_said_where_the_files_do_not() {
 
     let error = Tokenizer::from_folder_with(&folder("gpt2"), &options(true));
     assert!(matches!(error, Err(TextError::NoLowerCase { .. })));
+    let opposite = Tokenizer::from_folder_with(&folder("bert_cased"), &options(true));
+    assert!(matches!(opposite, Err(TextError::NoLowerCase { .. })));
+    assert!(Tokenizer::from_folder_with(&folder("bert_cased"), &options(false)).is_ok());
 }
 
 #[test]

@@ -75,14 +75,12 @@ pub enum TrainingError {
         folder: PathBuf,
     },
     /// A line of the metrics, other than the last, is not one.
-    #[error("{path}: line {number} is broken ({error}); delete the line to go on without it", path = path.display())]
+    #[error("{path}: line {number} is not a metric; delete the line to go on without it", path = path.display())]
     BrokenMetrics {
         /// The file.
         path: PathBuf,
         /// The line, counted from one.
         number: usize,
-        /// What is wrong with it.
-        error: serde_json::Error,
     },
     /// The saved state cannot be used.
     #[error("{path} is broken ({problem}); delete it to start this run from scratch", path = path.display())]

@@ -88,6 +88,14 @@ impl Recipe {
     pub fn validate(&self) -> Result<(), RecipeError> {
         self.validate_counts()?;
         self.validate_numbers()?;
+        let save_every = self.training.save_every;
+        if !save_every.is_valid() {
+            return out_of_range(
+                "training.save_every",
+                save_every,
+                "1 to 1000000000000 steps, or whole seconds",
+            );
+        }
         self.check_model()
     }
 

@@ -245,13 +245,9 @@ impl RunFolder {
                 Ok(metric) => metrics.push(metric),
                 // A killed run may leave an incomplete last line.
                 Err(_) if lines.peek().is_none() => break,
-                Err(error) => {
+                Err(_) => {
                     let number = index + 1;
-                    return Err(TrainingError::BrokenMetrics {
-                        path,
-                        number,
-                        error,
-                    });
+                    return Err(TrainingError::BrokenMetrics { path, number });
                 }
             }
         }

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Far above any run.
+const MAX_STEPS: u64 = 1_000_000_000_000;
+
 /// Units of a time, and their seconds.
 const UNITS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
 
@@ -16,6 +19,16 @@ pub enum SaveEvery {
     Steps(u64),
     /// When this much time has passed since the last save.
     Time(Duration),
+}
+
+impl SaveEvery {
+    /// Whether a recipe can hold it.
+    pub(crate) fn is_valid(self) -> bool {
+        match self {
+            Self::Steps(steps) => (1..=MAX_STEPS).contains(&steps),
+            Self::Time(time) => time.as_secs() > 0 && time.subsec_nanos() == 0,
+        }
+    }
 }
 
 impl Default for SaveEvery {
@@ -76,7 +89,9 @@ impl Visitor<'_> for SaveEveryVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<SaveEvery, E> {
         let seconds = UNITS.iter().find_map(|(unit, size)| {
-            let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            let digits = text.strip_suffix(unit)?;
+            // `parse` would take a sign.
+            let count: u64 = digits.parse().ok().filter(|_| !digits.starts_with('+'))?;
             count.checked_mul(*size).filter(|seconds| *seconds > 0)
         });
         match seconds {
@@ -101,13 +116,12 @@ impl SaveSchedule {
         }
     }
 
-    /// Whether to save after `step`. The first step of a run is saved: what cannot be written fails early.
+    /// Whether to save after `step`.
     pub fn is_due(&self, step: u64) -> bool {
-        let due = match self.every {
+        match self.every {
             SaveEvery::Steps(steps) => step.is_multiple_of(steps),
             SaveEvery::Time(time) => self.last.elapsed() >= time,
-        };
-        due || step == 1
+        }
     }
 
     /// After a save.
@@ -139,7 +153,7 @@ mod tests {
             assert_eq!(toml::to_string(&Table { save_every }).unwrap(), text);
         }
         for wrong in [
-            "0", "-1", "1.5", "\"10\"", "\"0m\"", "\"m\"", "\"1d\"", "true",
+            "0", "-1", "1.5", "\"10\"", "\"0m\"", "\"m\"", "\"1d\"", "\"+5s\"", "true",
         ] {
             let error = toml::from_str::<Table>(&format!("save_every = {wrong}")).unwrap_err();
             let message = error.to_string();
@@ -151,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn a_save_is_due_after_its_steps_or_its_time_and_after_the_first_step() {
+    fn a_save_is_due_after_its_steps_or_its_time() {
         let steps = SaveSchedule::new(SaveEvery::Steps(3));
         let due: Vec<u64> = (1..=7).filter(|step| steps.is_due(*step)).collect();
-        assert_eq!(due, [1, 3, 6]);
+        assert_eq!(due, [3, 6]);
         let mut time = SaveSchedule::new(SaveEvery::Time(Duration::from_secs(3600)));
-        assert!(time.is_due(1) && !time.is_due(2));
+        assert!(!time.is_due(2));
         time.last = Instant::now()
             .checked_sub(Duration::from_secs(3600))
             .unwrap();

@@ -122,11 +122,6 @@ impl Trainer {
         &self.data
     }
 
-    /// Steps done so far, in this session and before it.
-    pub fn step_count(&self) -> u64 {
-        self.state.step
-    }
-
     /// The recipe, with the tokenizer's vocabulary filled in.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
@@ -153,6 +148,11 @@ impl Trainer {
         let first_step = self.state.step;
         let mut held_out_loss = self.last_held_out_loss()?;
         let mut outcome = Outcome::Finished;
+        // What cannot be written fails before the first step, and a run that diverges at once has something to resume.
+        if self.state.step == 0 && !self.folder.state_path().exists() {
+            self.save()?;
+            emit(Event::Saved { step: 0 });
+        }
         let mut saves = SaveSchedule::new(self.recipe.training.save_every);
         while self.state.step < steps {
             if stop.load(Ordering::Relaxed) {

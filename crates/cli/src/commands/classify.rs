@@ -72,6 +72,7 @@ fn text(line: &str, pair: bool) -> Result<Text> {
 fn classify_files(arguments: &Classify, model: &Pretrained) -> Result<ExitCode> {
     let refused = [
         ("--tokenizer", arguments.tokenizer.tokenizer.is_some()),
+        ("--lower-case", arguments.tokenizer.lower_case.is_some()),
         ("--pairs", arguments.pairs),
         ("--truncate", arguments.input.truncate),
     ];

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Train;
 use crate::commands::recipes::no_such_recipe;
-use crate::commands::train::interrupt::{INTERRUPTED, Interrupt};
+use crate::commands::train::interrupt::Interrupt;
 use crate::failure::Usage;
 use crate::input::utf8;
 use crate::output::{Verbosity, note, quoted, verbosity};
@@ -33,19 +33,18 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
         _ => Start::New,
     };
     let recipe = resolve(&arguments, &folder)?;
+    let starts_over = (start == Start::Resume)
+        .then(|| starts_over(&folder))
+        .flatten();
     if arguments.dry_run {
         let plan = Plan::new(recipe, &folder, start, &device)?;
+        starts_over.iter().for_each(note);
         dry_run::describe(&plan, folder.path(), arguments.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut trainer = Trainer::start(recipe, folder.clone(), start, &device)?;
-    if start == Start::Resume && trainer.step_count() == 0 {
-        let folder = folder.path().display();
-        note(format!(
-            "{folder} holds no checkpoint yet: the run starts at step 0"
-        ));
-    }
-    let mut interrupt = Interrupt::install(&trainer, folder.path())?;
+    starts_over.iter().for_each(note);
+    let mut interrupt = Interrupt::install(&folder)?;
     let stop = interrupt.stop();
     let (mut json_lines, mut silent, mut bar, mut plain_lines) = (
         JsonLines::new(stop.clone()),
@@ -69,7 +68,7 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
     let code = match summary.outcome {
         Outcome::Interrupted => {
             print_how_to_resume(&mut out, &summary, &folder, arguments.json)?;
-            ExitCode::from(INTERRUPTED)
+            interrupt.exit_code()
         }
         Outcome::Finished => {
             let sample = Sample::write(&trainer, &stop);
@@ -83,6 +82,16 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
     };
     plot.finish()?;
     Ok(code)
+}
+
+/// What to say where a run to resume has to start over.
+fn starts_over(folder: &RunFolder) -> Option<String> {
+    let holds = match folder.holds_run() {
+        _ if folder.state_path().exists() => return None,
+        true => "no checkpoint yet: its run starts at step 0",
+        false => "no run: a new one starts",
+    };
+    Some(format!("{} holds {holds}", folder.path().display()))
 }
 
 /// The recipe with all overrides applied.

@@ -357,7 +357,7 @@ fn texts_beyond_max_seq_length_are_refused_or_truncated() {
         transcript(path, &["embed", "model", "the dog", "the dog the dog"]),
         @r"
     $ attentive embed model the dog the dog the dog
-    error: text 2 has 6 tokens and the model reads at most 5; shorten it, or give --truncate
+    error: text 2 has 6 tokens, more than the model's limit of 5; shorten it, or give --truncate
     [exit 2]
     "
     );

@@ -119,7 +119,7 @@ fn lower_casing_is_asked_for_where_the_files_do_not_say_it() {
     let refused = ["tokenize", ".", "The dog", "--lower-case", "true"];
     insta::assert_snapshot!(transcript(&folder("gpt2"), &refused), @r"
     $ attentive tokenize . The dog --lower-case true
-    error: --lower-case: the tokenizer of . does not read it; leave --lower-case out
+    error: --lower-case: . does not need to be told whether text is lower-cased (only the vocabularies of BERT and ALBERT have it); leave --lower-case out
     [exit 2]
     ");
 }

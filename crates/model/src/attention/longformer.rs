@@ -141,11 +141,7 @@ impl AttentionSettings for LongformerConfig {
     fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
         let (heads, globals) = (self.heads_config(), self.globals as u64);
         if globals == 0 {
-            let window = match role {
-                Role::Causal => self.window / 2 + 1,
-                Role::Bidirectional | Role::Cross => self.window + 1,
-            };
-            let keys = role.average_keys(length).min(window);
+            let keys = role.average_keys_in_window(length, self.window / 2 + 1);
             return heads.flops(width, keys as u64);
         }
         // Only bidirectional layers have globals. Each of them attends to all tokens, which costs every token one more key.

@@ -34,7 +34,7 @@ impl AttentionSettings for SlidingWindowConfig {
     }
 
     fn flops(&self, width: usize, length: usize, role: Role) -> Flops {
-        let keys = role.average_keys(length).min(self.window);
+        let keys = role.average_keys_in_window(length, self.window);
         self.heads_config().flops(width, keys as u64)
     }
 

@@ -34,6 +34,15 @@ impl Role {
             Self::Bidirectional | Self::Cross => length,
         }
     }
+
+    /// The same where a query attends to keys less than `window` positions away.
+    pub(crate) fn average_keys_in_window(self, length: usize, window: usize) -> usize {
+        let visible = match self {
+            Self::Causal => window,
+            Self::Bidirectional | Self::Cross => window.saturating_mul(2).saturating_sub(1),
+        };
+        self.average_keys(length).min(visible)
+    }
 }
 
 /// Input and output widths of a layer.

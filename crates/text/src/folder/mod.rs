@@ -45,7 +45,7 @@ pub(crate) struct TokenizerSettings {
 pub struct TokenizerOptions {
     /// The `model_type` that config.json lacks.
     pub model_type: Option<String>,
-    /// Whether text is lower-cased, whatever tokenizer_config.json says.
+    /// Whether text is lower-cased, which tokenizer_config.json does not say.
     pub do_lower_case: Option<bool>,
 }
 
@@ -80,18 +80,22 @@ impl Tokenizer {
             files.model.insert("model_type".to_owned(), value);
         }
         if let Some(lower_case) = options.do_lower_case {
+            let refuse = |reason| {
+                let path = folder.to_owned();
+                Err(TextError::NoLowerCase { path, reason })
+            };
+            match files.flag("do_lower_case")? {
+                _ if json.exists() => return refuse("tokenizer.json settles it"),
+                Some(said) if said != lower_case => {
+                    return refuse("tokenizer_config.json says the opposite");
+                }
+                _ => {}
+            }
             let value = lower_case.into();
             files.config.insert("do_lower_case".to_owned(), value);
         }
-        let reads_lower_case = |reads: bool| match options.do_lower_case {
-            Some(_) if !reads => Err(TextError::NoLowerCase {
-                folder: folder.to_owned(),
-            }),
-            _ => Ok(()),
-        };
         let named = Class::named(&files)?;
         if json.exists() {
-            reads_lower_case(false)?;
             let settings = FolderSettings {
                 files: &files,
                 class: named.class,
@@ -102,7 +106,12 @@ impl Tokenizer {
         let special_tokens = ConfiguredTokens::read(&files, Some(class))?;
         let path = vocabularies.path(&files, class)?;
         let family = class.family;
-        reads_lower_case(family.reads_lower_case())?;
+        if options.do_lower_case.is_some() && !family.reads_lower_case() {
+            return Err(TextError::NoLowerCase {
+                path: folder.to_owned(),
+                reason: "only the vocabularies of BERT and ALBERT have it",
+            });
+        }
         let tokenizer = match family.vocabulary() {
             VocabularyKind::WordPiece => {
                 Self::wrap(word_piece::build(&files, &special_tokens, path)?)

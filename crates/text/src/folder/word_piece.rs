@@ -97,7 +97,31 @@ fn normalizer(files: &Files, vocabulary: &HashMap<String, u32>) -> Result<Value,
     }))
 }
 
+/// Whether lower-casing changes a letter. It does not change ℝ, which uncased vocabularies have.
+fn is_lowered(letter: char) -> bool {
+    letter.is_uppercase() && !letter.to_lowercase().eq([letter])
+}
+
 /// Whether a token is a word with a capital letter, other than a special token in brackets.
 fn has_capitals(token: &str) -> bool {
-    !token.starts_with(['[', '<']) && token.chars().any(char::is_uppercase)
+    !token.starts_with(['[', '<']) && token.chars().any(is_lowered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_capitals;
+
+    #[test]
+    fn capitals_are_letters_that_lower_casing_changes() {
+        let found = [
+            "the",
+            "\u{211d}",
+            "[UNK]",
+            "The",
+            "\u{c5}sa",
+            "\u{414}\u{430}",
+        ]
+        .map(has_capitals);
+        assert_eq!(found, [false, false, false, true, true, true]);
+    }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::parameters::PatternParameter;
-use super::settings::duplicate;
+use super::settings::{FileValue, duplicate};
 use super::{Custom, CustomPattern, CustomSettings, PatternCache, PatternSpec, registry};
 use crate::attention::heads::HEADS_KEYS;
 use crate::attention::{
@@ -175,7 +175,7 @@ impl AttentionSettings for CustomConfig {
             return self.heads.flops(width, average as u64);
         };
         let keys = match pattern.cache() {
-            PatternCache::Window(window) => average.min(window) as u64,
+            PatternCache::Window(window) => role.average_keys_in_window(length, window) as u64,
             PatternCache::KeyValues | PatternCache::Impossible => average as u64,
         };
         Flops {
@@ -231,7 +231,8 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         let mut settings: Vec<(String, Value)> = Vec::new();
         while let Some(key) = entries.next_key::<String>()? {
             if key != "kind" {
-                settings.push((key, entries.next_value()?));
+                let FileValue(value) = entries.next_value()?;
+                settings.push((key, value));
             } else if kind.is_none() {
                 kind = Some(entries.next_value::<Kind>()?);
             } else {

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
 use serde::de::value::MapDeserializer;
-use serde::de::{self, DeserializeOwned};
-use serde_json::Value;
+use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
 
 /// The settings of a registered kind, besides those of its heads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -64,6 +64,74 @@ fn holds_null(value: &Value) -> bool {
     }
 }
 
+/// A value as it stands in a file. Unlike [`Value`] by itself, it does not turn a number that is not finite into a null, nor
+/// take the last of two equal keys.
+pub(super) struct FileValue(pub Value);
+
+impl<'de> Deserialize<'de> for FileValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FileValueVisitor).map(Self)
+    }
+}
+
+struct FileValueVisitor;
+
+impl<'de> Visitor<'de> for FileValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("a setting")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        match Number::from_f64(value) {
+            Some(number) => Ok(Value::Number(number)),
+            None => Err(E::custom(format_args!(
+                "{value} is not a finite number; use one, or leave the setting out"
+            ))),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(FileValue(value)) = values.next_element()? {
+            list.push(value);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut table = Map::new();
+        while let Some((key, FileValue(value))) = entries.next_entry::<String, FileValue>()? {
+            if table.contains_key(&key) {
+                return Err(duplicate(&key));
+            }
+            table.insert(key, value);
+        }
+        Ok(Value::Object(table))
+    }
+}
+
 /// serde's error about a key that is there twice.
 pub(super) fn duplicate<E: de::Error>(key: &str) -> E {
     E::custom(format_args!("duplicate field `{key}`"))
@@ -71,8 +139,6 @@ pub(super) fn duplicate<E: de::Error>(key: &str) -> E {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     const JSON: &str = r#"{ "text": "a", "list": [1, 2.5, true], "table": { "large": 18446744073709551615, "small": -3 } }"#;

@@ -12,7 +12,7 @@ use super::*;
 use crate::attention::heads::HEADS_KEYS;
 use crate::attention::{
     Attention, AttentionConfig, AttentionInput, AttentionSpec, BUILT_IN, BuiltIn, CacheSize,
-    FullAttentionConfig, HeadsConfig, Widths,
+    FullAttentionConfig, HeadsConfig, SlidingWindowConfig, Widths,
 };
 use crate::{Cache, ForwardContext, Initializer, NormConfig, Recorder, parameters};
 
@@ -222,6 +222,10 @@ fn a_registered_kind_is_described_and_sized() {
     // A causal query attends to half of the positions on average.
     assert_eq!(full.flops(WIDTH, 24, causal), full.flops(WIDTH, 12, both));
     assert_eq!(window.flops(WIDTH, 24, causal), full.flops(WIDTH, 3, both));
+    // Both sides of the window.
+    assert_eq!(window.flops(WIDTH, 24, both), full.flops(WIDTH, 5, both));
+    let sliding = AttentionConfig::from(SlidingWindowConfig::new(4, 3));
+    assert_eq!(sliding.flops(WIDTH, 24, both), full.flops(WIDTH, 5, both));
 }
 
 #[test]
@@ -332,6 +336,19 @@ fn settings_that_cannot_be_read_are_refused_in_a_sentence() {
         let message = error.to_string();
         assert!(message.starts_with(expected), "{json}: {message}");
     }
+    for kind in ["full", "probe"] {
+        let toml = format!("kind = \"{kind}\"\nheads = 4\nscale = inf");
+        let error = toml::from_str::<AttentionConfig>(&toml).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("inf is not a finite number"), "{message}");
+    }
+    let nested =
+        r#"{ "kind": "probe", "heads": 4, "head_norm": { "kind": "rms", "kind": "rms" } }"#;
+    let error = serde_json::from_str::<AttentionConfig>(nested).unwrap_err();
+    assert!(
+        error.to_string().starts_with("duplicate field `kind`"),
+        "{error}"
+    );
     // A null stands for a setting that is left out.
     let with_null = r#"{ "kind": "probe", "heads": 4, "key_value_heads": null, "window": null }"#;
     let read: AttentionConfig = serde_json::from_str(with_null).unwrap();

@@ -11,6 +11,7 @@ mod scaling;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use attentive::memory::BoundedAllocator;
 use attentive::model::Mask;
 use attentive::tensor::{Device, Scores, Tensor, attention};
 use burn::tensor::Distribution;
@@ -18,7 +19,7 @@ use serde_json::json;
 
 /// The same allocator as the `attentive` program.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: BoundedAllocator<mimalloc::MiMalloc> = BoundedAllocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     for work in std::env::args().skip(1) {

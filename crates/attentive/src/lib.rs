@@ -25,6 +25,7 @@
 //! - [`assets`]: the tokenizer and chat templates of a model folder or GGUF file
 //! - [`images`]: image decoding and preprocessing for vision transformers
 //! - [`formats`]: tensor files (safetensors, `pytorch_model.bin`, GGUF), parsed as untrusted input
+//! - [`memory`]: work that may take only so much memory, stack and time
 //! - [`hub`]: downloads of Hugging Face hub models into the shared cache
 
 pub mod assets;
@@ -42,6 +43,7 @@ pub use attentive_formats as formats;
 pub use attentive_generation as generation;
 pub use attentive_hub as hub;
 pub use attentive_images as images;
+pub use attentive_memory as memory;
 pub use attentive_model as model;
 pub use attentive_recurrent as recurrent;
 pub use attentive_tasks as tasks;

@@ -19,7 +19,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use attentive::memory::BoundedAllocator;
 use attentive::tensor::{check_environment, set_threads};
+use attentive::text::panics_are_errors;
 use clap::Parser;
 
 use output::Verbosity;
@@ -27,9 +29,15 @@ use output::Verbosity;
 /// Every training step allocates the same large buffers. The system allocator returns them to the kernel in between and
 /// page-faults on fresh ones each time; mimalloc keeps them.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: BoundedAllocator<mimalloc::MiMalloc> = BoundedAllocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panics_are_errors() {
+            report(panic);
+        }
+    }));
     let arguments = arguments::Arguments::parse();
     let global = arguments.global;
     output::set_verbosity(match (global.quiet, global.verbose) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use tokenizers::Encoding;
 
 use crate::padding::Side;
+use crate::tokenizer::guarded;
 use crate::{TextError, Tokenizer};
 
 /// An encoded text or pair. All vectors have the same length.
@@ -61,10 +62,7 @@ impl Tokenizer {
     ) -> Result<Encoded, TextError> {
         self.refuse_unknown(text)?;
         let [(code, text)] = self.split_language_codes([text]);
-        let encoding = self
-            .inner()
-            .encode_char_offsets(text, true)
-            .map_err(TextError::tokenizer)?;
+        let encoding = guarded(|| self.inner().encode_char_offsets(text, true))?;
         let encoded = Encoded::of(&encoding, [text, ""]);
         let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[code]);
         self.truncate(encoded, false, truncation)
@@ -80,10 +78,7 @@ impl Tokenizer {
         self.refuse_unknown(first)?;
         self.refuse_unknown(second)?;
         let [(one, first), (two, second)] = self.split_language_codes([first, second]);
-        let encoding = self
-            .inner()
-            .encode_char_offsets((first, second), true)
-            .map_err(TextError::tokenizer)?;
+        let encoding = guarded(|| self.inner().encode_char_offsets((first, second), true))?;
         let encoded = Encoded::of(&encoding, [first, second]);
         let encoded = self.with_language_codes(encoded, encoding.get_tokens(), &[one, two]);
         self.truncate(encoded, true, truncation)

@@ -96,6 +96,11 @@ pub enum TextError {
         /// What is missing.
         cause: String,
     },
+    /// A call of the `tokenizers` crate panicked.
+    #[error(
+        "the tokenizer gave up on the text: a pattern of its tokenizer.json backtracks for too long; use another tokenizer, or split the text"
+    )]
+    TokenizerPanic,
     /// The files say whether text is lower-cased, or the tokenizer never does it.
     #[error(
         "do_lower_case: {} does not need to be told whether text is lower-cased ({reason}); leave do_lower_case out",

@@ -30,4 +30,4 @@ pub use folder::{SpecialToken, SpecialTokens, TokenizerOptions};
 pub use gguf::GgufTokenizer;
 pub use padding::{PadTo, PaddedBatch, Side};
 pub use stream::TextStream;
-pub use tokenizer::{DocumentError, END_OF_TEXT, Tokenizer, TokenizerConfig};
+pub use tokenizer::{DocumentError, END_OF_TEXT, Tokenizer, TokenizerConfig, panics_are_errors};

@@ -6,6 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use attentive_text::{ChatEnd, ChatMessage, ChatTemplates};
 use serde::Deserialize;
 
+#[global_allocator]
+static ALLOCATOR: attentive_memory::BoundedAllocator<std::alloc::System> =
+    attentive_memory::BoundedAllocator(std::alloc::System);
+
 #[derive(Deserialize)]
 struct Case {
     template: String,
@@ -160,6 +164,48 @@ fn templates_that_demand_too_much_memory_are_refused() {
     assert_eq!(
         render("{{ '%05d' | format(7) }}{{ 'a' | indent(2, true) }}"),
         "00007  a"
+    );
+}
+
+#[test]
+fn a_value_that_is_doubled_for_ever_is_given_up() {
+    let doubled = "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}done";
+    let found = render(doubled);
+    assert!(
+        found.contains("it takes more than 1024 MB of memory"),
+        "{found}"
+    );
+    assert_eq!(render("{{ eos_token }}"), "</s>");
+}
+
+#[test]
+fn nested_expressions_do_not_overflow_the_stack() {
+    let nested = |open: &str, inner: &str, close: &str| {
+        let levels = (250 << 10) / (open.len() + close.len());
+        format!("{}{inner}{}", open.repeat(levels), close.repeat(levels))
+    };
+    for expression in [
+        nested("-", "1", ""),
+        nested("not ", "1", ""),
+        nested("(", "1", ")"),
+        nested("[", "1", "]"),
+        nested("{'a':", "1", "}"),
+        nested("1 if ", "1", " else 1"),
+        nested("1 ~ ", "1", ""),
+        nested("", "1", " | abs"),
+        nested("", "messages", "[0]"),
+        nested("2 ** ", "1", ""),
+    ] {
+        // A text or a sentence, but neither an abort nor a hang.
+        let found = render(&format!("{{{{ {expression} }}}}"));
+        assert!(!found.is_empty());
+    }
+    let blocks = nested("{% if 1 %}", "done", "{% endif %}");
+    assert!(!render(&blocks).is_empty());
+    let found = render(&"a".repeat(300 << 10));
+    assert!(
+        found.contains("it has 307200 bytes, and the limit is 256 KB"),
+        "{found}"
     );
 }
 

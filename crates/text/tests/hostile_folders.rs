@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use attentive_text::{TextError, Tokenizer, TokenizerOptions};
+use attentive_text::{TextError, Tokenizer, TokenizerConfig, TokenizerOptions};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -78,6 +78,69 @@ fn lower_casing_can_be_said_where_the_files_do_not() {
     let opposite = Tokenizer::from_folder_with(&folder("bert_cased"), &options(true));
     assert!(matches!(opposite, Err(TextError::NoLowerCase { .. })));
     assert!(Tokenizer::from_folder_with(&folder("bert_cased"), &options(false)).is_ok());
+}
+
+/// A tokenizer.json of bytes with this normalizer and pre-tokenizer.
+fn byte_tokenizer(normalizer: &str, pre_tokenizer: &str) -> Result<Tokenizer, TextError> {
+    let trained = Tokenizer::train(&TokenizerConfig::Bytes {}, &[]).expect("bytes");
+    let json = trained.to_json().expect("it is written");
+    let mut json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    json["normalizer"] = serde_json::from_str(normalizer).expect("it is JSON");
+    json["pre_tokenizer"] = serde_json::from_str(pre_tokenizer).expect("it is JSON");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(&folder, "tokenizer.json", json.to_string());
+    Tokenizer::load(&folder.path().join("tokenizer.json"))
+}
+
+#[test]
+fn a_pattern_that_backtracks_for_ever_is_an_error_of_the_text() {
+    let split = r#"{"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": false}"#;
+    let tokenizer = byte_tokenizer("null", split).expect("the pattern is valid");
+    let hostile = "a".repeat(60) + "b";
+    for result in [
+        tokenizer.encode(&hostile).map(drop),
+        tokenizer.encode_text(&hostile, None).map(drop),
+        tokenizer
+            .encode_documents(&[&hostile])
+            .map(drop)
+            .map_err(|it| it.error),
+    ] {
+        assert!(
+            matches!(result, Err(TextError::TokenizerPanic)),
+            "{result:?}"
+        );
+    }
+    assert!(!attentive_text::panics_are_errors());
+    tokenizer.encode("ab").expect("a harmless text");
+}
+
+#[test]
+fn normalizers_that_multiply_text_are_refused() {
+    let replace = |pattern: &str, content: &str| {
+        format!(r#"{{"type": "Replace", "pattern": {pattern}, "content": "{content}"}}"#)
+    };
+    let chain = |step: &str, times: usize| {
+        let steps = vec![step; times].join(",");
+        byte_tokenizer(
+            &format!(r#"{{"type": "Sequence", "normalizers": [{steps}]}}"#),
+            "null",
+        )
+    };
+    let longer = replace(r#"{"String": "a"}"#, &"a".repeat(20));
+    let between = replace(r#"{"String": ""}"#, "ab");
+    for (step, times) in [(longer, 12), (between, 40)] {
+        let error = chain(&step, times)
+            .expect_err("it multiplies text")
+            .to_string();
+        assert!(
+            error.contains("times longer, and the limit is 4096"),
+            "{error}"
+        );
+    }
+    let spaces = replace(r#"{"String": " "}"#, "▁");
+    chain(&spaces, 3).expect("a usual chain");
+    let same = replace(r#"{"String": "``"}"#, "''");
+    chain(&same, 500).expect("no text becomes longer");
 }
 
 #[test]

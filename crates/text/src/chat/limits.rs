@@ -1,11 +1,12 @@
-//! Limits on what a template may allocate: no huge widths, no unbounded output.
+//! Limits on what a template may take: no huge widths, no unbounded output, and so much memory, stack and time.
 //!
-//! Fuel bounds the number of steps, a dedicated stack bounds the nesting of values, and this module bounds widths and
-//! output. Nothing bounds a value that a template repeatedly concatenates with itself (`a ~ a`): minijinja has no hook
-//! for concatenation.
+//! Fuel bounds the number of steps, and this module widths and output. Values that a template concatenates with themselves
+//! (`a ~ a`) and nested expressions are bounded by the thread that parses and renders.
 
 use std::io::{Error as IoError, Write};
+use std::time::Duration;
 
+use attentive_memory::{Bounds, run_bounded};
 use minijinja::value::{Kwargs, Rest, StringInput, Value, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Template, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
@@ -16,30 +17,34 @@ const MAX_WIDTH: usize = 9_999;
 /// The largest rendered text in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The stack of the rendering thread. Nested values are displayed and dropped recursively; this is enough for as many levels
-/// as there are steps. Only used pages take memory.
-const STACK_BYTES: usize = 512 << 20;
+/// The longest template in bytes, ten times the longest that models have.
+const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 
-/// Renders a template. Errors are formatted on the rendering thread, as they may hold deeply nested values.
-pub(super) fn render(
-    template: &Template,
-    values: Value,
-    describe: fn(&Error) -> String,
+/// Nested expressions are parsed, and nested values displayed and dropped, recursively: the stack is enough for as many levels
+/// as a template has bytes, and as there are steps.
+const BOUNDS: Bounds = Bounds {
+    memory: 1 << 30,
+    stack: 2 << 30,
+    time: Duration::from_secs(30),
+};
+
+/// Parses and renders within the bounds.
+pub(super) fn run(
+    template: &str,
+    work: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Result<String, String> {
-    let render = || {
-        let mut text = BoundedWriter::default();
-        let rendered = template.render_captured_to(values, &mut text).map(drop);
-        rendered.map_err(|error| describe(&error))?;
-        Ok(text.into_text())
-    };
-    let rendered = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        let thread = thread.spawn_scoped(scope, render);
-        thread.map(|thread| thread.join())
-    });
-    rendered
-        .map_err(|error| error.to_string())?
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    if template.len() > MAX_TEMPLATE_BYTES {
+        let (length, max) = (template.len(), MAX_TEMPLATE_BYTES >> 10);
+        return Err(format!("it has {length} bytes, and the limit is {max} KB"));
+    }
+    run_bounded(BOUNDS, work).map_err(|exceeded| exceeded.to_string())?
+}
+
+/// Renders a template.
+pub(super) fn render(template: &Template, values: Value) -> Result<String, Error> {
+    let mut text = BoundedWriter::default();
+    template.render_captured_to(values, &mut text)?;
+    Ok(text.into_text())
 }
 
 /// Replaces unbounded filters and methods by bounded ones.

@@ -158,20 +158,24 @@ impl ChatTemplates {
                 names.join(", ")
             ))
         })?;
-        let mut environment = environment(now);
-        for (role, text) in &self.tokens {
-            environment.add_global(*role, text.as_str());
-        }
-        let template = environment
-            .template_from_str(template)
-            .map_err(|error| failed(error_message(&error)))?;
-        let values = context! {
-            messages => JinjaValue::from(Serde(messages)),
-            add_generation_prompt => end == ChatEnd::GenerationPrompt,
-            tools => JinjaValue::from(()),
-            documents => JinjaValue::from(()),
+        let (source, messages, tokens) = (template.clone(), messages.to_vec(), self.tokens.clone());
+        // Errors are formatted within the bounds too, as they may hold deeply nested values.
+        let work = move || {
+            let mut environment = environment(now);
+            for (role, text) in &tokens {
+                environment.add_global(*role, text.as_str());
+            }
+            let values = context! {
+                messages => JinjaValue::from(Serde(&messages)),
+                add_generation_prompt => end == ChatEnd::GenerationPrompt,
+                tools => JinjaValue::from(()),
+                documents => JinjaValue::from(()),
+            };
+            let template = environment.template_from_str(&source);
+            let rendered = template.and_then(|template| limits::render(&template, values));
+            rendered.map_err(|error| error_message(&error))
         };
-        limits::render(&template, values, error_message).map_err(failed)
+        limits::run(template, work).map_err(failed)
     }
 }
 

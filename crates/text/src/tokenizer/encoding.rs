@@ -4,6 +4,7 @@ use tokenizers::models::bpe::BPE;
 use tokenizers::{ModelWrapper, PreTokenizerWrapper, Tokenizer};
 
 use super::alphabet::Alphabet;
+use super::guard::guarded;
 use crate::TextError;
 use crate::chunks::{CHUNK_BYTES, chunks};
 
@@ -102,13 +103,11 @@ impl EncodingRules {
     ) -> Result<(), DocumentError> {
         let texts: Vec<&str> = batch.iter().map(|chunk| chunk.text).collect();
         // The fast call skips offsets, which are not needed here.
-        let encodings =
-            tokenizer
-                .encode_batch_fast(texts, false)
-                .map_err(|cause| DocumentError {
-                    document: batch.first().map_or(0, |chunk| chunk.document),
-                    error: TextError::tokenizer(cause),
-                })?;
+        let encodings = guarded(|| tokenizer.encode_batch_fast(texts, false));
+        let encodings = encodings.map_err(|error| DocumentError {
+            document: batch.first().map_or(0, |chunk| chunk.document),
+            error,
+        })?;
         for (chunk, encoding) in batch.iter().zip(&encodings) {
             self.refuse_unknown(chunk.text, chunk.start)
                 .map_err(|error| DocumentError {

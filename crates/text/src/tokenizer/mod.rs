@@ -2,6 +2,7 @@
 
 mod alphabet;
 mod encoding;
+mod guard;
 mod marian;
 mod train;
 mod validate;
@@ -15,6 +16,8 @@ use crate::TextError;
 use crate::folder::{SpecialTokens, TokenizerSettings};
 pub use encoding::DocumentError;
 use encoding::EncodingRules;
+pub(crate) use guard::guarded;
+pub use guard::panics_are_errors;
 use marian::SharedVocabulary;
 
 /// The special token between documents, as in GPT-2.
@@ -115,10 +118,7 @@ impl Tokenizer {
         if let Some(shared_vocabulary) = &self.shared_vocabulary {
             return shared_vocabulary.encode(&self.inner, text, with_special);
         }
-        let encoding = self
-            .inner
-            .encode_fast(text, with_special)
-            .map_err(TextError::tokenizer)?;
+        let encoding = guarded(|| self.inner.encode_fast(text, with_special))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -165,8 +165,7 @@ impl Tokenizer {
 
     fn decode_ids(&self, ids: &[u32], skip_special: bool) -> Result<String, TextError> {
         ids.iter().try_for_each(|&id| self.token(id).map(drop))?;
-        let joined = self.decoding_tokenizer().decode(ids, skip_special);
-        let joined = joined.map_err(TextError::tokenizer)?;
+        let joined = guarded(|| self.decoding_tokenizer().decode(ids, skip_special))?;
         Ok(match self.shared_vocabulary {
             Some(_) => joined.trim().to_owned(),
             None => joined,

@@ -8,7 +8,41 @@ use crate::sentence_piece::check_charsmap;
 /// An error if the file is not JSON, or has a damaged charsmap.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     let file: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    check_normalizer(&file["normalizer"])
+    check_normalizer(&file["normalizer"])?;
+    check_growth("normalizer", &file["normalizer"])?;
+    check_growth("decoder", &file["decoder"])
+}
+
+/// How many times longer `Replace` steps may make a text, one after the other.
+const MAX_GROWTH: f64 = 4096.0;
+
+/// Refuses replacements that multiply text.
+fn check_growth(part: &str, value: &Value) -> Result<(), String> {
+    let growth = growth(value);
+    match growth <= MAX_GROWTH {
+        true => Ok(()),
+        false => Err(format!(
+            "its {part} may make a text {growth:.0} times longer, and the limit is {MAX_GROWTH}"
+        )),
+    }
+}
+
+/// How many times longer the replacements of a part may make a text.
+fn growth(part: &Value) -> f64 {
+    const SEQUENCES: [&str; 2] = ["normalizers", "decoders"];
+    let own = match part["type"].as_str() {
+        Some("Replace") => {
+            let content = part["content"].as_str().unwrap_or_default().len() as f64;
+            match part["pattern"]["String"].as_str() {
+                Some(text) if !text.is_empty() => (content / text.len() as f64).max(1.0),
+                // It may match between any two characters.
+                _ => content + 1.0,
+            }
+        }
+        _ => 1.0,
+    };
+    let lists = SEQUENCES.iter().filter_map(|key| part[key].as_array());
+    own * lists.flatten().map(growth).product::<f64>()
 }
 
 /// The types that the `tokenizers` crate has of each part of a file.

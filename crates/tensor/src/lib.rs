@@ -23,6 +23,7 @@ mod random_features;
 mod rotary;
 mod scores;
 mod softmax;
+mod torch_normal;
 
 pub use activation::{Activation, activate, gated};
 pub use adamw::{AdamWState, AdamWStep, adamw, sum_of_squares};
@@ -44,6 +45,7 @@ pub use random_features::{Stabilizer, orthogonal_features, random_features};
 pub use rotary::{RotaryAngles, rotary};
 pub use scores::{ScoreBias, Scores};
 pub use softmax::{masked_softmax, softmax};
+pub use torch_normal::torch_normal;
 
 /// burn's tensors and devices, so that callers need not depend on burn themselves.
 pub use burn::tensor::{Device, Int, Tensor, TensorData};

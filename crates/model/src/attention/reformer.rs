@@ -25,10 +25,10 @@
 
 pub(super) mod chunk_order;
 pub(super) mod lsh_attention;
-mod torch_normal;
 
 use std::ops::Range;
 
+use attentive_tensor::torch_normal;
 use burn::module::{Module, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,6 @@ use self::chunk_order::{
     ChunkOrder, PaddingConfig, arange, check_neighbours, pad, padded_length, padding_mask, to_i64,
 };
 use self::lsh_attention::ChunkedWeights;
-use self::torch_normal::torch_normal;
 
 use super::heads::with_heads;
 use super::multi_head::{merge_heads, split_heads};

@@ -236,6 +236,7 @@ fn every_operation_has_golden_cases() {
         "set_threads",
         "dropout",
         "orthogonal_features",
+        "torch_normal",
     ];
     let mut exported = exported();
     exported.retain(|name| !exempt.contains(&name.as_str()));
@@ -275,7 +276,7 @@ fn smooth() -> Vec<Golden> {
 fn shapes_that_do_not_fit_are_refused() {
     let refusals = refused::shapes();
     refusals.iter().for_each(refused::Refusal::check);
-    // These take one tensor, or a table and ids, whose shapes cannot mismatch.
+    // These take one tensor, a table and ids, or no tensor: shapes cannot mismatch.
     let exempt = [
         "activate",
         "device",
@@ -285,6 +286,7 @@ fn shapes_that_do_not_fit_are_refused() {
         "dropout",
         "embedding",
         "orthogonal_features",
+        "torch_normal",
         "positive_features",
         "softmax",
         "sum_of_squares",

@@ -9,7 +9,7 @@ const STATE_WORDS: usize = 624;
 const GROUP: usize = 16;
 
 /// The first `count` standard normal samples after `torch.manual_seed(seed)`.
-pub(super) fn torch_normal(seed: u64, count: usize) -> Vec<f32> {
+pub fn torch_normal(seed: u64, count: usize) -> Vec<f32> {
     let mut generator = MersenneTwister::new(seed as u32);
     let samples = match count < GROUP {
         true => in_pairs(&mut generator, count),

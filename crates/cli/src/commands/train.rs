@@ -33,9 +33,10 @@ pub fn run(arguments: Train) -> Result<ExitCode> {
         _ => Start::New,
     };
     let recipe = resolve(&arguments, &folder)?;
-    let starts_over = (start == Start::Resume)
-        .then(|| starts_over(&folder))
-        .flatten();
+    let starts_over = match start {
+        Start::Resume => starts_over(&folder),
+        Start::New | Start::Overwrite => None,
+    };
     if arguments.dry_run {
         let plan = Plan::new(recipe, &folder, start, &device)?;
         starts_over.iter().for_each(note);
